@@ -1,0 +1,1 @@
+message(STATUS "yoke ${YK_VERSION}: ${CMAKE_BUILD_TYPE}, CUDA ${YK_HAVE_CUDA}")

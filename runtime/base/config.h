@@ -1,0 +1,167 @@
+/* runtime/base/config.h - the description of a run: every key, once.
+ *
+ * Model.    yk_config is a plain struct. The table in config_keys.c holds each key's name, type,
+ * unit, default, range, text and place in the struct; parsing, `--set`, `yoke config`, the
+ *           documentation page and the error messages all come from it.
+ * Order.    yk_config_init() sets the defaults, yk_config_read_file() and yk_config_set()
+ * overwrite. Text.     Strings are owned by the configuration; an unset string is "" and never
+ * NULL.
+ */
+#ifndef YK_RUNTIME_BASE_CONFIG_H
+#define YK_RUNTIME_BASE_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "runtime/base/dtype.h"
+#include "runtime/base/status.h"
+
+/* A list of strings; `items` and each item are owned. */
+typedef struct yk_string_list {
+    char **items;
+    int n_items;
+} yk_string_list;
+
+/* Where an integer may be `auto`. */
+#define YK_AUTO (-1)
+
+typedef enum yk_schedule_kind {
+    YK_SCHEDULE_CONSTANT,
+    YK_SCHEDULE_COSINE,
+    YK_SCHEDULE_LINEAR,
+    YK_SCHEDULE_WSD, /* warm-up, stable, decay */
+} yk_schedule_kind;
+
+typedef enum yk_recompute {
+    YK_RECOMPUTE_NONE,  /* keep every activation */
+    YK_RECOMPUTE_CHEAP, /* make norms and activation functions again */
+    YK_RECOMPUTE_BLOCK, /* keep a block's input, make all but its last product again */
+} yk_recompute;
+
+typedef enum yk_device_choice {
+    YK_DEVICE_CHOICE_AUTO, /* cuda where there is a GPU, else cpu */
+    YK_DEVICE_CHOICE_CPU,
+    YK_DEVICE_CHOICE_CUDA,
+} yk_device_choice;
+
+typedef enum yk_data_format {
+    YK_DATA_AUTO, /* by magic number, then by name: .bin with an .idx beside it, .bin, else text */
+    YK_DATA_TEXT, /* plain text: bytes, or through data.tokenizer */
+    YK_DATA_LLMC, /* llm.c shards */
+    YK_DATA_RAW,  /* headerless token ids of type data.dtype (nanoGPT) */
+    YK_DATA_MEGATRON, /* .bin and .idx */
+} yk_data_format;
+
+typedef enum yk_token_dtype {
+    YK_TOKEN_U16,
+    YK_TOKEN_U32,
+} yk_token_dtype;
+
+typedef struct yk_config {
+    struct {
+        char *dir; /* "" : runs/<name of the configuration file> */
+    } run;
+    struct {
+        char *preset; /* "" : none */
+        char *init;   /* "" : random weights; else a Hugging Face directory */
+        char *family; /* "gpt2", "llama", "qwen2"; "" : from the preset */
+        int64_t layers, width, heads, kv_heads, head_size, ffn, vocab,
+            max_seq_len;             /* 0: from the preset */
+        double norm_eps, rope_theta; /* 0: from the preset */
+        int tied; /* head shares the embedding: 0, 1, or YK_AUTO: from the preset or family */
+    } model;
+    struct {
+        yk_string_list train, val; /* paths and globs */
+        double val_fraction;       /* of train, from its end, when val is empty */
+        yk_data_format format;
+        yk_token_dtype dtype;     /* of raw files */
+        char *tokenizer;          /* "" : bytes */
+        int64_t doc_token;        /* id that ends a document, or -1 */
+        bool doc_mask;            /* attention stays inside a document */
+        yk_string_list loss_mask; /* files of one byte a token beside train: 0 masks the loss */
+    } data;
+    struct {
+        int64_t batch;       /* sequences a step, over all ranks and micro-batches */
+        int64_t micro_batch; /* sequences a rank computes at a time, or YK_AUTO */
+        int64_t seq_len;
+        int64_t steps;
+        int64_t seed;
+    } train;
+    struct {
+        double lr, weight_decay, beta1, beta2, eps, clip;
+    } optim;
+    struct {
+        yk_schedule_kind kind;
+        int64_t warmup; /* steps */
+        double decay;   /* wsd: the last part of the run that decays, as a fraction of the steps */
+        double final;   /* the last learning rate as a fraction of optim.lr */
+    } schedule;
+    struct {
+        yk_dtype compute;
+        int grads; /* yk_dtype, or YK_AUTO: as compute, fp32 for fp32 */
+        struct {
+            double start, floor, ceiling;
+            int64_t growth_interval;
+        } loss_scale;
+    } precision;
+    struct {
+        yk_recompute recompute;
+        int64_t head_chunk;   /* rows of logits at a time, or YK_AUTO */
+        int64_t device_limit; /* bytes; 0: what the device has */
+    } memory;
+    struct {
+        int64_t every; /* steps between savings of the weights; 0: at the end alone */
+    } checkpoint;
+    struct {
+        int64_t max_skips; /* skipped steps in a row that end the run */
+    } guard;
+    struct {
+        int64_t every;   /* steps; 0: at the end alone */
+        int64_t batches; /* micro-batches an evaluation; 0: the whole validation set, once */
+    } eval;
+    struct {
+        int64_t every; /* steps; 0: never */
+        char *prompt;
+        int64_t tokens;
+    } sample;
+    struct {
+        int64_t every;
+    } log;
+    struct {
+        int64_t threads; /* 0: every processor this process may use */
+    } cpu;
+    yk_device_choice device;
+} yk_config;
+
+/* Set every key to its default. */
+yk_status yk_config_init(yk_config *config_out);
+
+/* Release what the configuration owns. */
+void yk_config_fini(yk_config *config);
+
+/* Read a YAML file over `config`.                                                        [local]
+ *
+ * YK_EINVAL  no such file, not YAML, an unknown key (the line and the nearest key are given), a
+ * value of the wrong type or out of range, a key given twice
+ */
+yk_status yk_config_read_file(yk_config *config, const char *path);
+
+/* Set one key from "key=value"; the value is a YAML scalar or flow sequence, read by the key's
+ * type. */
+yk_status yk_config_set(yk_config *config, const char *assignment);
+
+/* Check what no single key can: that required keys are there and that keys go together. */
+yk_status yk_config_check(const yk_config *config);
+
+/* Write every key with its value as YAML that yk_config_read_file() reads back the same. */
+yk_status yk_config_write(const yk_config *config, FILE *out);
+
+/* Print the table of keys: all, or those that are `key` or begin with it; for people, or as
+ * Markdown.
+ *
+ * YK_EINVAL  no such key; the nearest is named
+ */
+yk_status yk_config_print_keys(const char *key, bool markdown, FILE *out);
+
+#endif

@@ -1,0 +1,99 @@
+/* runtime/device/backend.h - what a device backend provides; included by device/ alone.
+ *
+ * A backend is two tables. `yk_backend` holds memory, streams, events and the operations; NULL
+ * means "not offered" and the dispatcher in ops.c answers YK_EUNSUPPORTED. The dispatcher has
+ * checked sizes and pointers and dealt with zero rows, so that an operation need not.
+ * `yk_workspaces` says how much workspace an operation takes; its functions are pure and compiled
+ * everywhere, also without CUDA, so that a dry device can stand in for any backend. NULL means
+ * none.
+ */
+#ifndef YK_RUNTIME_DEVICE_BACKEND_H
+#define YK_RUNTIME_DEVICE_BACKEND_H
+
+#include "runtime/device/ops.h"
+
+typedef struct yk_workspaces {
+    int64_t (*embed_backward)(const yk_embed_backward_args *a);
+    int64_t (*norm_backward)(const yk_norm_backward_args *a);
+    int64_t (*linear_forward)(const yk_linear_forward_args *a);
+    int64_t (*linear_backward_input)(const yk_linear_backward_input_args *a);
+    int64_t (*linear_backward_weight)(const yk_linear_backward_weight_args *a);
+    int64_t (*attention_forward)(const yk_attention_forward_args *a);
+    int64_t (*attention_backward)(const yk_attention_backward_args *a);
+    int64_t (*attention_cached)(const yk_attention_cached_args *a);
+    int64_t (*loss_sum)(const yk_loss_sum_args *a);
+    int64_t (*sum_squares)(const yk_sum_squares_args *a);
+} yk_workspaces;
+
+typedef struct yk_backend {
+    const yk_workspaces *workspaces; /* NULL on dry: it has those of the kind it stands in for */
+
+    void (*close)(yk_device *d); /* releases the struct too, which the backend's open made */
+    yk_status (*alloc)(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out);
+    void (*free)(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory);
+    yk_status (*stream_create)(
+        yk_stream *s); /* fills `state`; device.c makes and frees the struct */
+    void (*stream_destroy)(yk_stream *s);
+    yk_status (*stream_synchronize)(yk_stream *s);
+    double (*stream_now)(const yk_stream *s);
+    yk_status (*event_create)(yk_event *e);
+    void (*event_destroy)(yk_event *e);
+    yk_status (*event_record)(yk_event *e, yk_stream *s);
+    yk_status (*event_wait)(yk_event *e, yk_stream *s);
+    yk_status (*event_synchronize)(yk_event *e);
+
+    /* `ws` is workspace of the size that `workspaces` states; NULL when that is none. */
+    yk_status (*embed_forward)(yk_stream *s, const yk_embed_forward_args *a);
+    yk_status (*embed_backward)(yk_stream *s, const yk_embed_backward_args *a, void *ws);
+    yk_status (*norm_forward)(yk_stream *s, const yk_norm_forward_args *a);
+    yk_status (*norm_backward)(yk_stream *s, const yk_norm_backward_args *a, void *ws);
+    yk_status (*linear_forward)(yk_stream *s, const yk_linear_forward_args *a, void *ws);
+    yk_status (*linear_backward_input)(yk_stream *s, const yk_linear_backward_input_args *a,
+                                       void *ws);
+    yk_status (*linear_backward_weight)(yk_stream *s, const yk_linear_backward_weight_args *a,
+                                        void *ws);
+    yk_status (*rope)(yk_stream *s, const yk_rope_args *a);
+    yk_status (*attention_forward)(yk_stream *s, const yk_attention_forward_args *a, void *ws);
+    yk_status (*attention_backward)(yk_stream *s, const yk_attention_backward_args *a, void *ws);
+    yk_status (*attention_cached)(yk_stream *s, const yk_attention_cached_args *a, void *ws);
+    yk_status (*gelu_forward)(yk_stream *s, const yk_gelu_forward_args *a);
+    yk_status (*swiglu_forward)(yk_stream *s, const yk_swiglu_forward_args *a);
+    yk_status (*swiglu_backward)(yk_stream *s, const yk_swiglu_backward_args *a);
+    yk_status (*cross_entropy)(yk_stream *s, const yk_cross_entropy_args *a);
+    yk_status (*loss_sum)(yk_stream *s, const yk_loss_sum_args *a, void *ws);
+    yk_status (*step_begin)(yk_stream *s, const yk_step_begin_args *a);
+    yk_status (*sum_squares)(yk_stream *s, const yk_sum_squares_args *a, void *ws);
+    yk_status (*step_finish)(yk_stream *s, const yk_step_finish_args *a);
+    yk_status (*adamw)(yk_stream *s, const yk_adamw_args *a);
+    yk_status (*cast)(yk_stream *s, const yk_cast_args *a);
+    yk_status (*copy)(yk_stream *s, void *dst, const void *src, int64_t bytes, yk_copy_kind kind);
+    yk_status (*zero)(yk_stream *s, void *dst, int64_t bytes);
+} yk_backend;
+
+/* The common head of every backend's device; `state` is the backend's own. */
+struct yk_device {
+    const yk_backend *backend;
+    const yk_workspaces *workspaces;
+    yk_device_spec spec;
+    yk_device_kind kind;
+    void *state;
+};
+
+struct yk_stream {
+    yk_device *device;
+    char name[16];
+    void *workspace; /* borrowed; see yk_stream_set_workspace() */
+    int64_t workspace_bytes, workspace_high;
+    void *state;
+};
+
+struct yk_event {
+    yk_device *device;
+    void *state;
+};
+
+/* Compiled in every build. */
+extern const yk_workspaces yk_cpu_workspaces;
+extern const yk_workspaces yk_cuda_workspaces;
+
+#endif

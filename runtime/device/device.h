@@ -1,0 +1,138 @@
+/* runtime/device/device.h - where tensors live and operations run.
+ *
+ * Model.    A yk_device is one of three: `cpu`, `cuda`, or `dry`, which executes nothing and
+ * counts. Work is enqueued on a yk_stream and is done when the stream has passed it; order between
+ *           streams is made by a yk_event and nothing else. On `cpu` a call returns when the work
+ *           is done; on `dry` it only advances the stream's virtual clock.
+ * Memory.   Plain pointers. Those of a `dry` device are addresses that nobody may read or write.
+ *           Nothing is allocated by an operation: what it needs for itself comes from the stream's
+ *           workspace, whose size is a pure function of the operation's arguments.
+ * Threads.  A stream serves one thread at a time; a device may be shared.
+ * Failure.  YK_EDEVICE kills the process: after it only closing is useful.
+ *
+ * The operations are in ops.h. What a backend has to provide is in backend.h.
+ */
+#ifndef YK_RUNTIME_DEVICE_DEVICE_H
+#define YK_RUNTIME_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/dtype.h"
+#include "runtime/base/status.h"
+
+typedef struct yk_device yk_device;
+typedef struct yk_stream yk_stream;
+typedef struct yk_event yk_event;
+
+typedef enum yk_device_kind {
+    YK_DEVICE_CPU,  /* this machine's processors */
+    YK_DEVICE_CUDA, /* one NVIDIA GPU */
+    YK_DEVICE_DRY,  /* counts bytes, operations and virtual time for a described device */
+} yk_device_kind;
+
+/* What a device is able to do: of a real one as read or measured, of a dry one as described. */
+typedef struct yk_device_spec {
+    char name[64];                             /* such as "NVIDIA GeForce RTX 4090 D" */
+    yk_device_kind kind;                       /* the backend whose workspaces it has: never DRY */
+    int64_t memory_bytes;                      /* memory that tensors may use */
+    double matmul_flops[YK_N_FLOAT_DTYPES];    /* operations/s of matrix products, by yk_dtype */
+    double attention_flops[YK_N_FLOAT_DTYPES]; /* operations/s of fused attention, by yk_dtype */
+    double memory_rate;                        /* bytes/s, read plus written */
+    double host_link_rate;                     /* bytes/s to or from host memory, each way */
+    double launch_s;                           /* seconds one operation costs beside its work */
+} yk_device_spec;
+
+/* Open this machine's processors.                                                       [local]
+ *
+ * threads  worker threads; 0 takes every processor that this process may run on. The number of
+ *          threads never changes a result's bits.
+ *
+ * YK_EINVAL  threads is negative or over 1024
+ */
+yk_status yk_device_open_cpu(int threads, yk_device **device_out);
+
+/* Open the GPU with CUDA index `index` among those visible.                             [local]
+ *
+ * YK_EUNSUPPORTED  built without CUDA
+ * YK_EDEVICE       no such GPU, or its driver refuses
+ */
+yk_status yk_device_open_cuda(int index, yk_device **device_out);
+
+/* Open a device that counts, described by `spec` (copied).                              [local] */
+yk_status yk_device_open_dry(const yk_device_spec *spec, yk_device **device_out);
+
+/* The description of a known device by its short name ("4090d", "h200", "cpu", ...).    [local]
+ *
+ * YK_EINVAL  no such device; the message lists those that are known
+ */
+yk_status yk_device_spec_find(const char *name, yk_device_spec *spec_out);
+
+/* Release the device. Its streams, events and memory must be gone. NULL does nothing.   [local] */
+void yk_device_close(yk_device *device);
+
+yk_device_kind yk_device_get_kind(const yk_device *device);
+
+/* Borrowed until the device is closed. */
+const yk_device_spec *yk_device_get_spec(const yk_device *device);
+
+typedef enum yk_memory_kind {
+    YK_MEMORY_DEVICE, /* the device's own memory */
+    YK_MEMORY_PINNED, /* host memory that the device's copy engines reach directly */
+} yk_memory_kind;
+
+/* Allocate `bytes` > 0 of memory, aligned to 256 bytes. The content is undefined.       [local]
+ *
+ * YK_ENOMEM  there is not so much; the message gives bytes asked for and bytes free
+ */
+yk_status yk_device_alloc(yk_device *device, yk_memory_kind kind, int64_t bytes, void **memory_out);
+
+/* Give back what yk_device_alloc() returned, with the same kind and bytes. NULL does nothing. */
+void yk_device_free(yk_device *device, yk_memory_kind kind, int64_t bytes, void *memory);
+
+/* Create a stream. `name` ("compute", "gather", ...) is shown in traces; copied.         [local] */
+yk_status yk_stream_create(yk_device *device, const char *name, yk_stream **stream_out);
+
+/* Wait for the stream's work, then release it. NULL does nothing. */
+void yk_stream_destroy(yk_stream *stream);
+
+/* Lend the stream `bytes` of device memory for the workspaces of its operations; borrowed until the
+ * stream is destroyed or lent another. On a dry device `memory` is not looked at. */
+void yk_stream_set_workspace(yk_stream *stream, void *memory, int64_t bytes);
+
+/* The most workspace that one operation on this stream has asked for. */
+int64_t yk_stream_workspace_high(const yk_stream *stream);
+
+yk_device *yk_stream_get_device(yk_stream *stream);
+
+/* Block until the stream has passed everything enqueued so far.                         [local] */
+yk_status yk_stream_synchronize(yk_stream *stream);
+
+/* Seconds on the stream's clock: virtual on a dry device, real elsewhere. */
+double yk_stream_now(const yk_stream *stream);
+
+yk_status yk_event_create(yk_device *device, yk_event **event_out);
+void yk_event_destroy(yk_event *event);
+
+/* Mark the present end of the stream. */
+yk_status yk_event_record(yk_event *event, yk_stream *stream);
+
+/* What is enqueued on `stream` from now on starts after the event's last record. An event that was
+ * never recorded holds nothing back. */
+yk_status yk_event_wait(yk_event *event, yk_stream *stream);
+
+/* Block the calling thread until the event's last record has been passed. */
+yk_status yk_event_synchronize(yk_event *event);
+
+/* What has been counted on a dry device since it was opened; zeros elsewhere. */
+typedef struct yk_device_counts {
+    int64_t n_ops;        /* operations enqueued, copies included */
+    double flops;         /* floating-point operations of matrix products and attention */
+    double bytes;         /* bytes of device memory that operations read and write */
+    int64_t device_bytes; /* device memory allocated now */
+    int64_t pinned_bytes; /* pinned host memory allocated now */
+} yk_device_counts;
+
+yk_device_counts yk_device_get_counts(const yk_device *device);
+
+#endif
