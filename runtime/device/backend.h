@@ -28,11 +28,12 @@ typedef struct yk_workspaces {
 typedef struct yk_backend {
     const yk_workspaces *workspaces; /* NULL on dry: it has those of the kind it stands in for */
 
-    void (*close)(yk_device *d); /* releases the struct too, which the backend's open made */
+    /* Releases the struct too: the backend's open made it. */
+    void (*close)(yk_device *d);
     yk_status (*alloc)(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out);
     void (*free)(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory);
-    yk_status (*stream_create)(
-        yk_stream *s); /* fills `state`; device.c makes and frees the struct */
+    /* Streams and events: these fill and empty `state`; device.c makes and frees the structs. */
+    yk_status (*stream_create)(yk_stream *s);
     void (*stream_destroy)(yk_stream *s);
     yk_status (*stream_synchronize)(yk_stream *s);
     double (*stream_now)(const yk_stream *s);

@@ -90,12 +90,13 @@ yk_status yk_norm_backward(yk_stream *stream, const yk_norm_backward_args *a);
 
 /* ---- linear ------------------------------------------------------------------------------- */
 
-/* z = x w^T + bias;  y = gelu ? GELU(z) : z;  y += residual.
- * GELU is the tanh form: Hendrycks and Gimpel 2016, section 2. Rounded once, at the end. */
+/* z = x w^T + bias;  y = gelu ? GELU(z) : z + residual.
+ * GELU is the tanh form: Hendrycks and Gimpel 2016, section 2. Without it, rounded once, at the
+ * end; with it, z is rounded to dtype first, kept or not, so that yk_gelu_forward() of z makes the
+ * same bits again. */
 typedef struct yk_linear_forward_args {
-    void *y; /* (M,N); may be residual */
-    void
-        *z; /* (M,N) what GELU is applied to, kept for the backward pass, or NULL; with gelu only */
+    void *y;              /* (M,N); may be residual */
+    void *z;              /* (M,N) kept for the backward pass, or NULL; only with gelu */
     const void *x;        /* (M,K) */
     const void *w;        /* (N,K) */
     const void *bias;     /* (N) or NULL */

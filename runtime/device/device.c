@@ -1,0 +1,141 @@
+/* runtime/device/device.c - devices, their memory, streams and events.
+ *
+ * The part that every backend shares: the structs of streams and events are made and freed here,
+ * arguments are checked here, and everything else is the backend's.
+ */
+#include "runtime/device/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/base/arith.h"
+#include "runtime/device/dispatch.h"
+
+void yk_device_close(yk_device *device)
+{
+    if (device) device->backend->close(device);
+}
+
+yk_device_kind yk_device_get_kind(const yk_device *device)
+{
+    return device->kind;
+}
+
+const yk_device_spec *yk_device_get_spec(const yk_device *device)
+{
+    return &device->spec;
+}
+
+yk_status yk_device_alloc(yk_device *device, yk_memory_kind kind, int64_t bytes, void **memory_out)
+{
+    REQUIRE(bytes > 0);
+    REQUIRE(kind == YK_MEMORY_DEVICE || kind == YK_MEMORY_PINNED);
+    return device->backend->alloc(device, kind, bytes, memory_out);
+}
+
+void yk_device_free(yk_device *device, yk_memory_kind kind, int64_t bytes, void *memory)
+{
+    if (memory) device->backend->free(device, kind, bytes, memory);
+}
+
+yk_status yk_stream_create(yk_device *device, const char *name, yk_stream **stream_out)
+{
+    yk_stream *s = calloc(1, sizeof *s);
+    if (!s) return yk_fail(YK_ENOMEM, name, "no memory for a stream");
+    s->device = device;
+    snprintf(s->name, sizeof s->name, "%s", name);
+    yk_status status = device->backend->stream_create(s);
+    if (status != YK_OK) {
+        free(s);
+        return status;
+    }
+    *stream_out = s;
+    return YK_OK;
+}
+
+void yk_stream_destroy(yk_stream *stream)
+{
+    if (!stream) return;
+    stream->device->backend->stream_destroy(stream);
+    free(stream);
+}
+
+void yk_stream_set_workspace(yk_stream *stream, void *memory, int64_t bytes)
+{
+    stream->workspace = memory;
+    stream->workspace_bytes = bytes;
+}
+
+int64_t yk_stream_workspace_high(const yk_stream *stream)
+{
+    return stream->workspace_high;
+}
+
+yk_status yk_stream_take_workspace(yk_stream *stream, const char *op, int64_t bytes, void **ws_out)
+{
+    stream->workspace_high = yk_max(stream->workspace_high, bytes);
+    if (stream->device->kind == YK_DEVICE_DRY || bytes == 0) {
+        *ws_out = NULL;
+        return YK_OK;
+    }
+    if (bytes > stream->workspace_bytes)
+        return yk_fail(YK_ENOMEM, op,
+                       "needs %lld bytes of workspace and stream %s was lent %lld; the plan does "
+                       "not match the step, which is a mistake in the program",
+                       (long long)bytes, stream->name, (long long)stream->workspace_bytes);
+    *ws_out = stream->workspace;
+    return YK_OK;
+}
+
+yk_device *yk_stream_get_device(yk_stream *stream)
+{
+    return stream->device;
+}
+
+yk_status yk_stream_synchronize(yk_stream *stream)
+{
+    return stream->device->backend->stream_synchronize(stream);
+}
+
+double yk_stream_now(const yk_stream *stream)
+{
+    return stream->device->backend->stream_now(stream);
+}
+
+yk_status yk_event_create(yk_device *device, yk_event **event_out)
+{
+    yk_event *e = calloc(1, sizeof *e);
+    if (!e) return yk_fail(YK_ENOMEM, "event", "no memory for an event");
+    e->device = device;
+    yk_status status = device->backend->event_create(e);
+    if (status != YK_OK) {
+        free(e);
+        return status;
+    }
+    *event_out = e;
+    return YK_OK;
+}
+
+void yk_event_destroy(yk_event *event)
+{
+    if (!event) return;
+    event->device->backend->event_destroy(event);
+    free(event);
+}
+
+yk_status yk_event_record(yk_event *event, yk_stream *stream)
+{
+    REQUIRE(event->device == stream->device);
+    return event->device->backend->event_record(event, stream);
+}
+
+yk_status yk_event_wait(yk_event *event, yk_stream *stream)
+{
+    REQUIRE(event->device == stream->device);
+    return event->device->backend->event_wait(event, stream);
+}
+
+yk_status yk_event_synchronize(yk_event *event)
+{
+    return event->device->backend->event_synchronize(event);
+}

@@ -1,0 +1,50 @@
+/* runtime/device/dispatch.h - what the dispatching files share; included by device.c and ops*.c.
+ *
+ * A dispatcher checks what the headers promise, deals with zero rows, finds the workspace and calls
+ * the backend. An argument that is refused is a mistake in the program above, not of a user: the
+ * message repeats the condition that does not hold.
+ */
+#ifndef YK_RUNTIME_DEVICE_DISPATCH_H
+#define YK_RUNTIME_DEVICE_DISPATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "runtime/device/backend.h"
+
+static inline bool is_float(yk_dtype t)
+{
+    return t == YK_F32 || t == YK_BF16 || t == YK_F16;
+}
+
+/* Refuse the call when `condition` does not hold. */
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return yk_fail(YK_EINVAL, __func__,                                                    \
+                           "the arguments do not keep %s; this is a mistake in the program",       \
+                           #condition);                                                            \
+    } while (0)
+
+/* Answer YK_EUNSUPPORTED when the backend of `stream` leaves `member` out. */
+#define REQUIRE_OFFERED(stream, member)                                                            \
+    do {                                                                                           \
+        if (!(stream)->device->backend->member)                                                    \
+            return yk_fail(YK_EUNSUPPORTED, __func__, "%s does not offer it",                      \
+                           (stream)->device->spec.name);                                           \
+    } while (0)
+
+/* Take `bytes` of workspace for operation `op` from its stream: NULL for none and on a dry device.
+ * The stream's high mark counts it either way.
+ *
+ * YK_ENOMEM  the stream was lent less
+ */
+yk_status yk_stream_take_workspace(yk_stream *stream, const char *op, int64_t bytes, void **ws_out);
+
+/* Declare `ws` and take as much as the device states for operation `member` with arguments `a`. */
+#define TAKE_WORKSPACE(stream, member, a)                                                          \
+    void *ws = NULL;                                                                               \
+    if ((stream)->device->workspaces->member)                                                      \
+    YK_TRY(yk_stream_take_workspace(stream, __func__, (stream)->device->workspaces->member(a), &ws))
+
+#endif

@@ -1,0 +1,301 @@
+/* runtime/device/dry/device_dry.c - the device that executes nothing and counts.
+ *
+ * Time.     Each stream has a clock. An operation starts when its stream is free and the host has
+ *           issued it, and takes max(operations / rate, bytes / rate) + launch_s. The host's clock
+ *           moves when it waits: for a stream, for an event, and after every call where the
+ *           described device is a CPU, whose calls return when the work is done. Streams do not
+ *           slow each other down.
+ * Memory.   Addresses lie in a range that no process can map, so that a stray access faults at
+ *           once, and none is given twice. There is no limit: a plan measures what is asked for,
+ *           and whoever plans compares it with what the device has.
+ */
+#include <stdlib.h>
+
+#include "runtime/base/arith.h"
+#include "runtime/device/backend.h"
+
+/* Beyond the user's half of the address space on x86-64 and arm64, with 4 or 5 levels of pages. */
+#define FIRST_ADDRESS ((uintptr_t)1 << 55)
+#define ALIGNMENT     256
+
+typedef struct dry_device {
+    yk_device_counts counts;
+    uintptr_t next_address; /* where the next allocation lies */
+    double host_s;          /* the host's clock: nothing that it issues now starts earlier */
+} dry_device;
+
+typedef struct dry_stream {
+    double now_s; /* when everything enqueued so far is done */
+} dry_stream;
+
+typedef struct dry_event {
+    double at_s; /* when the stream passes its last record; 0 before one */
+} dry_event;
+
+static const yk_backend dry_backend;
+
+/* ---- the device --------------------------------------------------------------------------- */
+
+static yk_status check_spec(const yk_device_spec *spec)
+{
+    bool ok = (spec->kind == YK_DEVICE_CPU || spec->kind == YK_DEVICE_CUDA) &&
+              spec->memory_rate > 0 && spec->host_link_rate > 0 && spec->launch_s >= 0;
+    for (int t = 0; t < YK_N_FLOAT_DTYPES; t++)
+        ok = ok && spec->matmul_flops[t] > 0 && spec->attention_flops[t] > 0;
+    if (ok) return YK_OK;
+    return yk_fail(YK_EINVAL, "device description",
+                   "\"%s\" lacks a kind or a rate; every rate is a positive number", spec->name);
+}
+
+yk_status yk_device_open_dry(const yk_device_spec *spec, yk_device **device_out)
+{
+    YK_TRY(check_spec(spec));
+    yk_device *d = calloc(1, sizeof *d);
+    dry_device *state = calloc(1, sizeof *state);
+    if (!d || !state) {
+        free(d);
+        free(state);
+        return yk_fail(YK_ENOMEM, "device dry", "no memory for its counters");
+    }
+    state->next_address = FIRST_ADDRESS;
+    *d = (yk_device){
+        .backend = &dry_backend,
+        .workspaces = spec->kind == YK_DEVICE_CPU ? &yk_cpu_workspaces : &yk_cuda_workspaces,
+        .spec = *spec,
+        .kind = YK_DEVICE_DRY,
+        .state = state,
+    };
+    *device_out = d;
+    return YK_OK;
+}
+
+yk_device_counts yk_device_get_counts(const yk_device *device)
+{
+    if (device->kind != YK_DEVICE_DRY) return (yk_device_counts){0};
+    return ((const dry_device *)device->state)->counts;
+}
+
+static void dry_close(yk_device *d)
+{
+    free(d->state);
+    free(d);
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static int64_t *allocated(dry_device *state, yk_memory_kind kind)
+{
+    return kind == YK_MEMORY_DEVICE ? &state->counts.device_bytes : &state->counts.pinned_bytes;
+}
+
+static yk_status dry_alloc(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out)
+{
+    dry_device *state = d->state;
+    *memory_out = (void *)state->next_address;
+    /* One unit more than it takes, so that the end of one is never the start of another. */
+    state->next_address += (uintptr_t)yk_round_up(bytes, ALIGNMENT) + ALIGNMENT;
+    *allocated(state, kind) += bytes;
+    return YK_OK;
+}
+
+static void dry_free(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory)
+{
+    (void)memory;
+    *allocated(d->state, kind) -= bytes;
+}
+
+/* ---- streams and events ------------------------------------------------------------------- */
+
+static yk_status dry_stream_create(yk_stream *s)
+{
+    dry_stream *state = calloc(1, sizeof *state);
+    if (!state) return yk_fail(YK_ENOMEM, s->name, "no memory for a stream's clock");
+    s->state = state;
+    return YK_OK;
+}
+
+static void dry_stream_destroy(yk_stream *s)
+{
+    free(s->state);
+}
+
+static void host_waits_until(yk_device *d, double at_s)
+{
+    dry_device *state = d->state;
+    if (state->host_s < at_s) state->host_s = at_s;
+}
+
+static yk_status dry_stream_synchronize(yk_stream *s)
+{
+    const dry_stream *state = s->state;
+    host_waits_until(s->device, state->now_s);
+    return YK_OK;
+}
+
+static double dry_stream_now(const yk_stream *s)
+{
+    return ((const dry_stream *)s->state)->now_s;
+}
+
+static yk_status dry_event_create(yk_event *e)
+{
+    dry_event *state = calloc(1, sizeof *state);
+    if (!state) return yk_fail(YK_ENOMEM, "event", "no memory for an event's time");
+    e->state = state;
+    return YK_OK;
+}
+
+static void dry_event_destroy(yk_event *e)
+{
+    free(e->state);
+}
+
+static yk_status dry_event_record(yk_event *e, yk_stream *s)
+{
+    dry_event *state = e->state;
+    state->at_s = dry_stream_now(s);
+    return YK_OK;
+}
+
+static yk_status dry_event_wait(yk_event *e, yk_stream *s)
+{
+    const dry_event *state = e->state;
+    dry_stream *stream = s->state;
+    if (stream->now_s < state->at_s) stream->now_s = state->at_s;
+    return YK_OK;
+}
+
+static yk_status dry_event_synchronize(yk_event *e)
+{
+    const dry_event *state = e->state;
+    host_waits_until(e->device, state->at_s);
+    return YK_OK;
+}
+
+/* ---- operations --------------------------------------------------------------------------- */
+
+/* Put an operation of `work_s` seconds on the stream's clock and count it. */
+static yk_status charge_time(yk_stream *s, double work_s, double flops, double bytes)
+{
+    dry_device *device = s->device->state;
+    dry_stream *stream = s->state;
+    if (stream->now_s < device->host_s) stream->now_s = device->host_s;
+    stream->now_s += work_s + s->device->spec.launch_s;
+    if (s->device->spec.kind == YK_DEVICE_CPU) device->host_s = stream->now_s;
+    device->counts.n_ops++;
+    device->counts.flops += flops;
+    device->counts.bytes += bytes;
+    return YK_OK;
+}
+
+static yk_status charge(yk_stream *s, yk_cost cost)
+{
+    const yk_device_spec *spec = &s->device->spec;
+    double products_s = 0, memory_s = cost.bytes / spec->memory_rate;
+    if (cost.kind == YK_COST_MATMUL) products_s = cost.flops / spec->matmul_flops[cost.dtype];
+    if (cost.kind == YK_COST_ATTENTION) products_s = cost.flops / spec->attention_flops[cost.dtype];
+    return charge_time(s, products_s > memory_s ? products_s : memory_s, cost.flops, cost.bytes);
+}
+
+static yk_status charge_memory(yk_stream *s, double bytes)
+{
+    return charge_time(s, bytes / s->device->spec.memory_rate, 0, bytes);
+}
+
+#define CHARGED(op)                                                                                \
+    static yk_status dry_##op(yk_stream *s, const yk_##op##_args *a)                               \
+    {                                                                                              \
+        return charge(s, yk_##op##_cost(a));                                                       \
+    }
+#define CHARGED_WITH_WORKSPACE(op)                                                                 \
+    static yk_status dry_##op(yk_stream *s, const yk_##op##_args *a, void *ws)                     \
+    {                                                                                              \
+        (void)ws;                                                                                  \
+        return charge(s, yk_##op##_cost(a));                                                       \
+    }
+
+CHARGED(embed_forward)
+CHARGED_WITH_WORKSPACE(embed_backward)
+CHARGED(norm_forward)
+CHARGED_WITH_WORKSPACE(norm_backward)
+CHARGED_WITH_WORKSPACE(linear_forward)
+CHARGED_WITH_WORKSPACE(linear_backward_input)
+CHARGED_WITH_WORKSPACE(linear_backward_weight)
+CHARGED(rope)
+CHARGED_WITH_WORKSPACE(attention_forward)
+CHARGED_WITH_WORKSPACE(attention_backward)
+CHARGED_WITH_WORKSPACE(attention_cached)
+CHARGED(gelu_forward)
+CHARGED(swiglu_forward)
+CHARGED(swiglu_backward)
+CHARGED(cross_entropy)
+CHARGED_WITH_WORKSPACE(loss_sum)
+CHARGED_WITH_WORKSPACE(sum_squares)
+CHARGED(adamw)
+CHARGED(cast)
+
+static yk_status dry_step_begin(yk_stream *s, const yk_step_begin_args *a)
+{
+    (void)a;
+    return charge_memory(s, sizeof(yk_step_values));
+}
+
+static yk_status dry_step_finish(yk_stream *s, const yk_step_finish_args *a)
+{
+    (void)a;
+    return charge_memory(s, 2 * sizeof(yk_step_values));
+}
+
+/* Through the link to the host the device's memory is touched once, within the device twice. */
+static yk_status dry_copy(yk_stream *s, void *dst, const void *src, int64_t bytes,
+                          yk_copy_kind kind)
+{
+    (void)dst;
+    (void)src;
+    if (kind == YK_COPY_DEVICE) return charge_memory(s, 2 * (double)bytes);
+    return charge_time(s, (double)bytes / s->device->spec.host_link_rate, 0, (double)bytes);
+}
+
+static yk_status dry_zero(yk_stream *s, void *dst, int64_t bytes)
+{
+    (void)dst;
+    return charge_memory(s, (double)bytes);
+}
+
+static const yk_backend dry_backend = {
+    .close = dry_close,
+    .alloc = dry_alloc,
+    .free = dry_free,
+    .stream_create = dry_stream_create,
+    .stream_destroy = dry_stream_destroy,
+    .stream_synchronize = dry_stream_synchronize,
+    .stream_now = dry_stream_now,
+    .event_create = dry_event_create,
+    .event_destroy = dry_event_destroy,
+    .event_record = dry_event_record,
+    .event_wait = dry_event_wait,
+    .event_synchronize = dry_event_synchronize,
+    .embed_forward = dry_embed_forward,
+    .embed_backward = dry_embed_backward,
+    .norm_forward = dry_norm_forward,
+    .norm_backward = dry_norm_backward,
+    .linear_forward = dry_linear_forward,
+    .linear_backward_input = dry_linear_backward_input,
+    .linear_backward_weight = dry_linear_backward_weight,
+    .rope = dry_rope,
+    .attention_forward = dry_attention_forward,
+    .attention_backward = dry_attention_backward,
+    .attention_cached = dry_attention_cached,
+    .gelu_forward = dry_gelu_forward,
+    .swiglu_forward = dry_swiglu_forward,
+    .swiglu_backward = dry_swiglu_backward,
+    .cross_entropy = dry_cross_entropy,
+    .loss_sum = dry_loss_sum,
+    .step_begin = dry_step_begin,
+    .sum_squares = dry_sum_squares,
+    .step_finish = dry_step_finish,
+    .adamw = dry_adamw,
+    .cast = dry_cast,
+    .copy = dry_copy,
+    .zero = dry_zero,
+};

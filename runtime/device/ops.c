@@ -1,0 +1,226 @@
+/* runtime/device/ops.c - the dispatcher: operations of the forward and backward pass.
+ *
+ * Every function has the same four steps: refuse arguments that do not fit together, deal with zero
+ * rows, take the workspace that the device states, call the backend. Pointers are looked at only
+ * where there are rows for them. The operations of the optimiser's step are in ops_step.c.
+ */
+#include "runtime/device/ops.h"
+
+#include "runtime/device/dispatch.h"
+
+/* ---- embedding ---------------------------------------------------------------------------- */
+
+yk_status yk_embed_forward(yk_stream *stream, const yk_embed_forward_args *a)
+{
+    REQUIRE(a->rows >= 0 && a->cols > 0 && a->vocab > 0 && a->max_positions >= 0);
+    REQUIRE(is_float(a->dtype));
+    if (a->rows == 0) return YK_OK;
+    REQUIRE(a->y && a->wte && a->tokens);
+    REQUIRE(!a->wpe || (a->positions && a->max_positions > 0));
+    REQUIRE_OFFERED(stream, embed_forward);
+    return stream->device->backend->embed_forward(stream, a);
+}
+
+yk_status yk_embed_backward(yk_stream *stream, const yk_embed_backward_args *a)
+{
+    REQUIRE(a->rows >= 0 && a->cols > 0 && a->vocab > 0 && a->max_positions >= 0);
+    REQUIRE(is_float(a->dtype) && is_float(a->grad_dtype));
+    REQUIRE(a->dwte);
+    REQUIRE(!a->dwpe || a->max_positions > 0);
+    if (a->rows == 0) {
+        int64_t row_bytes = a->cols * yk_dtype_bytes(a->grad_dtype);
+        if (!a->accumulate_wte) YK_TRY(yk_zero(stream, a->dwte, a->vocab * row_bytes));
+        if (a->dwpe && !a->accumulate_wpe)
+            YK_TRY(yk_zero(stream, a->dwpe, a->max_positions * row_bytes));
+        return YK_OK;
+    }
+    REQUIRE(a->dy && a->tokens);
+    REQUIRE(!a->dwpe || a->positions);
+    REQUIRE_OFFERED(stream, embed_backward);
+    TAKE_WORKSPACE(stream, embed_backward, a);
+    return stream->device->backend->embed_backward(stream, a, ws);
+}
+
+/* ---- norm --------------------------------------------------------------------------------- */
+
+yk_status yk_norm_forward(yk_stream *stream, const yk_norm_forward_args *a)
+{
+    REQUIRE(a->rows >= 0 && a->cols > 0 && a->eps >= 0);
+    REQUIRE(is_float(a->dtype));
+    REQUIRE(a->kind == YK_NORM_LAYER || (a->kind == YK_NORM_RMS && !a->mean && !a->bias));
+    if (a->rows == 0) return YK_OK;
+    REQUIRE(a->y && a->rstd && a->x && a->weight);
+    REQUIRE(a->kind == YK_NORM_RMS || (a->mean && a->bias));
+    REQUIRE_OFFERED(stream, norm_forward);
+    return stream->device->backend->norm_forward(stream, a);
+}
+
+yk_status yk_norm_backward(yk_stream *stream, const yk_norm_backward_args *a)
+{
+    bool layer = a->kind == YK_NORM_LAYER;
+    REQUIRE(a->rows >= 0 && a->cols > 0);
+    REQUIRE(is_float(a->dtype) && is_float(a->grad_dtype));
+    REQUIRE(layer || (a->kind == YK_NORM_RMS && !a->mean && !a->dbias));
+    REQUIRE(a->dweight && (!layer || a->dbias));
+    if (a->rows == 0) {
+        int64_t bytes = a->cols * yk_dtype_bytes(a->grad_dtype);
+        if (!a->accumulate) YK_TRY(yk_zero(stream, a->dweight, bytes));
+        if (!a->accumulate && layer) YK_TRY(yk_zero(stream, a->dbias, bytes));
+        return YK_OK;
+    }
+    REQUIRE(a->dx && a->dy && a->x && a->weight && a->rstd && (!layer || a->mean));
+    REQUIRE_OFFERED(stream, norm_backward);
+    TAKE_WORKSPACE(stream, norm_backward, a);
+    return stream->device->backend->norm_backward(stream, a, ws);
+}
+
+/* ---- linear ------------------------------------------------------------------------------- */
+
+yk_status yk_linear_forward(yk_stream *stream, const yk_linear_forward_args *a)
+{
+    REQUIRE(a->m >= 0 && a->n > 0 && a->k > 0);
+    REQUIRE(is_float(a->dtype));
+    REQUIRE(!(a->gelu && a->residual));
+    REQUIRE(a->gelu || !a->z);
+    if (a->m == 0) return YK_OK;
+    REQUIRE(a->y && a->x && a->w);
+    REQUIRE_OFFERED(stream, linear_forward);
+    TAKE_WORKSPACE(stream, linear_forward, a);
+    return stream->device->backend->linear_forward(stream, a, ws);
+}
+
+yk_status yk_linear_backward_input(yk_stream *stream, const yk_linear_backward_input_args *a)
+{
+    REQUIRE(a->m >= 0 && a->n > 0 && a->k > 0);
+    REQUIRE(is_float(a->dtype));
+    REQUIRE(!(a->accumulate && a->z));
+    if (a->m == 0) return YK_OK;
+    REQUIRE(a->dx && a->dy && a->w);
+    REQUIRE_OFFERED(stream, linear_backward_input);
+    TAKE_WORKSPACE(stream, linear_backward_input, a);
+    return stream->device->backend->linear_backward_input(stream, a, ws);
+}
+
+yk_status yk_linear_backward_weight(yk_stream *stream, const yk_linear_backward_weight_args *a)
+{
+    REQUIRE(a->m >= 0 && a->n > 0 && a->k > 0);
+    REQUIRE(is_float(a->dtype) && is_float(a->grad_dtype));
+    REQUIRE(a->dw);
+    if (a->m == 0) {
+        int64_t element = yk_dtype_bytes(a->grad_dtype);
+        if (!a->accumulate) YK_TRY(yk_zero(stream, a->dw, a->n * a->k * element));
+        if (!a->accumulate && a->dbias) YK_TRY(yk_zero(stream, a->dbias, a->n * element));
+        return YK_OK;
+    }
+    REQUIRE(a->x && a->dy);
+    REQUIRE_OFFERED(stream, linear_backward_weight);
+    TAKE_WORKSPACE(stream, linear_backward_weight, a);
+    return stream->device->backend->linear_backward_weight(stream, a, ws);
+}
+
+/* ---- rotary positions --------------------------------------------------------------------- */
+
+yk_status yk_rope(yk_stream *stream, const yk_rope_args *a)
+{
+    REQUIRE(a->rows >= 0 && a->heads > 0 && a->kv_heads > 0 && a->max_positions > 0);
+    REQUIRE(a->head_size > 0 && a->head_size % 2 == 0);
+    REQUIRE(is_float(a->dtype));
+    if (a->rows == 0) return YK_OK;
+    REQUIRE(a->qkv && a->cos && a->sin && a->positions);
+    REQUIRE_OFFERED(stream, rope);
+    return stream->device->backend->rope(stream, a);
+}
+
+/* ---- attention ---------------------------------------------------------------------------- */
+
+yk_status yk_attention_forward(yk_stream *stream, const yk_attention_forward_args *a)
+{
+    REQUIRE(a->batch >= 0 && a->seq_len >= 0 && a->head_size > 0);
+    REQUIRE(a->heads > 0 && a->kv_heads > 0 && a->heads % a->kv_heads == 0);
+    REQUIRE(is_float(a->dtype));
+    if (a->batch == 0 || a->seq_len == 0) return YK_OK;
+    REQUIRE(a->y && a->lse && a->qkv);
+    REQUIRE_OFFERED(stream, attention_forward);
+    TAKE_WORKSPACE(stream, attention_forward, a);
+    return stream->device->backend->attention_forward(stream, a, ws);
+}
+
+yk_status yk_attention_backward(yk_stream *stream, const yk_attention_backward_args *a)
+{
+    REQUIRE(a->batch >= 0 && a->seq_len >= 0 && a->head_size > 0);
+    REQUIRE(a->heads > 0 && a->kv_heads > 0 && a->heads % a->kv_heads == 0);
+    REQUIRE(is_float(a->dtype));
+    if (a->batch == 0 || a->seq_len == 0) return YK_OK;
+    REQUIRE(a->dqkv && a->dy && a->y && a->lse && a->qkv);
+    REQUIRE_OFFERED(stream, attention_backward);
+    TAKE_WORKSPACE(stream, attention_backward, a);
+    return stream->device->backend->attention_backward(stream, a, ws);
+}
+
+yk_status yk_attention_cached(yk_stream *stream, const yk_attention_cached_args *a)
+{
+    REQUIRE(a->batch >= 0 && a->seq_len >= 0 && a->head_size > 0);
+    REQUIRE(a->heads > 0 && a->kv_heads > 0 && a->heads % a->kv_heads == 0);
+    REQUIRE(a->past >= 0 && a->past <= a->capacity && a->seq_len <= a->capacity - a->past);
+    REQUIRE(is_float(a->dtype));
+    if (a->batch == 0 || a->seq_len == 0) return YK_OK;
+    REQUIRE(a->y && a->k_cache && a->v_cache && a->qkv);
+    REQUIRE_OFFERED(stream, attention_cached);
+    TAKE_WORKSPACE(stream, attention_cached, a);
+    return stream->device->backend->attention_cached(stream, a, ws);
+}
+
+/* ---- activations -------------------------------------------------------------------------- */
+
+yk_status yk_gelu_forward(yk_stream *stream, const yk_gelu_forward_args *a)
+{
+    REQUIRE(a->rows >= 0 && a->cols > 0);
+    REQUIRE(is_float(a->dtype));
+    if (a->rows == 0) return YK_OK;
+    REQUIRE(a->y && a->z);
+    REQUIRE_OFFERED(stream, gelu_forward);
+    return stream->device->backend->gelu_forward(stream, a);
+}
+
+yk_status yk_swiglu_forward(yk_stream *stream, const yk_swiglu_forward_args *a)
+{
+    REQUIRE(a->rows >= 0 && a->cols > 0);
+    REQUIRE(is_float(a->dtype));
+    if (a->rows == 0) return YK_OK;
+    REQUIRE(a->y && a->gate_up);
+    REQUIRE_OFFERED(stream, swiglu_forward);
+    return stream->device->backend->swiglu_forward(stream, a);
+}
+
+yk_status yk_swiglu_backward(yk_stream *stream, const yk_swiglu_backward_args *a)
+{
+    REQUIRE(a->rows >= 0 && a->cols > 0);
+    REQUIRE(is_float(a->dtype));
+    if (a->rows == 0) return YK_OK;
+    REQUIRE(a->dgate_up && a->dy && a->gate_up);
+    REQUIRE_OFFERED(stream, swiglu_backward);
+    return stream->device->backend->swiglu_backward(stream, a);
+}
+
+/* ---- loss --------------------------------------------------------------------------------- */
+
+yk_status yk_cross_entropy(yk_stream *stream, const yk_cross_entropy_args *a)
+{
+    REQUIRE(a->rows >= 0 && a->vocab > 0 && a->stride >= a->vocab);
+    REQUIRE(is_float(a->dtype));
+    REQUIRE(!a->backward || a->values);
+    if (a->rows == 0) return YK_OK;
+    REQUIRE(a->losses && a->logits && a->targets);
+    REQUIRE_OFFERED(stream, cross_entropy);
+    return stream->device->backend->cross_entropy(stream, a);
+}
+
+yk_status yk_loss_sum(yk_stream *stream, const yk_loss_sum_args *a)
+{
+    REQUIRE(a->rows >= 0);
+    if (a->rows == 0) return YK_OK;
+    REQUIRE(a->values && a->losses && a->targets);
+    REQUIRE_OFFERED(stream, loss_sum);
+    TAKE_WORKSPACE(stream, loss_sum, a);
+    return stream->device->backend->loss_sum(stream, a, ws);
+}

@@ -1,0 +1,84 @@
+/* runtime/device/ops_step.c - the dispatcher: operations of the optimiser's step, and moving.
+ *
+ * As in ops.c: refuse, deal with zero elements, take workspace, call the backend.
+ */
+#include "runtime/device/dispatch.h"
+
+/* ---- the optimiser's step ----------------------------------------------------------------- */
+
+yk_status yk_step_begin(yk_stream *stream, const yk_step_begin_args *a)
+{
+    REQUIRE(a->values);
+    REQUIRE_OFFERED(stream, step_begin);
+    return stream->device->backend->step_begin(stream, a);
+}
+
+yk_status yk_sum_squares(yk_stream *stream, const yk_sum_squares_args *a)
+{
+    REQUIRE(a->n >= 0);
+    REQUIRE(is_float(a->dtype));
+    if (a->n == 0) return YK_OK;
+    REQUIRE(a->values && a->x);
+    REQUIRE_OFFERED(stream, sum_squares);
+    TAKE_WORKSPACE(stream, sum_squares, a);
+    return stream->device->backend->sum_squares(stream, a, ws);
+}
+
+static bool is_decay_rate(float beta)
+{
+    return beta >= 0 && beta < 1;
+}
+
+yk_status yk_step_finish(yk_stream *stream, const yk_step_finish_args *a)
+{
+    REQUIRE(a->values);
+    REQUIRE(a->expected_tokens > 0 && a->clip >= 0);
+    REQUIRE(is_decay_rate(a->beta1) && is_decay_rate(a->beta2));
+    REQUIRE(!a->dynamic_scale || a->growth_interval > 0);
+    REQUIRE(!a->dynamic_scale || (a->scale_floor > 0 && a->scale_ceiling >= a->scale_floor));
+    REQUIRE_OFFERED(stream, step_finish);
+    return stream->device->backend->step_finish(stream, a);
+}
+
+yk_status yk_adamw(yk_stream *stream, const yk_adamw_args *a)
+{
+    REQUIRE(a->n >= 0);
+    REQUIRE(is_float(a->dtype) && is_float(a->grad_dtype));
+    REQUIRE(is_decay_rate(a->beta1) && is_decay_rate(a->beta2) && a->eps >= 0);
+    if (a->n == 0) return YK_OK;
+    REQUIRE(a->master && a->m && a->v && a->grad && a->values);
+    REQUIRE_OFFERED(stream, adamw);
+    return stream->device->backend->adamw(stream, a);
+}
+
+/* ---- moving ------------------------------------------------------------------------------- */
+
+yk_status yk_cast(yk_stream *stream, const yk_cast_args *a)
+{
+    REQUIRE(a->n >= 0);
+    REQUIRE(is_float(a->dst_dtype) && is_float(a->src_dtype));
+    if (a->n == 0) return YK_OK;
+    REQUIRE(a->dst && a->src);
+    REQUIRE_OFFERED(stream, cast);
+    return stream->device->backend->cast(stream, a);
+}
+
+yk_status yk_copy(yk_stream *stream, void *dst, const void *src, int64_t bytes, yk_copy_kind kind)
+{
+    REQUIRE(bytes >= 0);
+    REQUIRE(kind == YK_COPY_DEVICE || kind == YK_COPY_HOST_TO_DEVICE ||
+            kind == YK_COPY_DEVICE_TO_HOST);
+    if (bytes == 0) return YK_OK;
+    REQUIRE(dst && src);
+    REQUIRE_OFFERED(stream, copy);
+    return stream->device->backend->copy(stream, dst, src, bytes, kind);
+}
+
+yk_status yk_zero(yk_stream *stream, void *dst, int64_t bytes)
+{
+    REQUIRE(bytes >= 0);
+    if (bytes == 0) return YK_OK;
+    REQUIRE(dst);
+    REQUIRE_OFFERED(stream, zero);
+    return stream->device->backend->zero(stream, dst, bytes);
+}
