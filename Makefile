@@ -1,0 +1,63 @@
+# The front door: `make help` says what there is. CMake does the building.
+
+BUILD      ?= build
+JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
+CMAKE_ARGS ?=
+GENERATOR  := $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
+FORMAT     ?= $(or $(shell command -v clang-format-14 2>/dev/null),clang-format)
+SOURCES     = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' \
+                  ':!tests/tree/bad')
+
+.PHONY: all configure test demo bench format format-check asan gpu-test bundle clean help
+
+all: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target yoke
+
+# Once is enough: CMake configures again by itself when its own files change.
+configure:
+	@command -v cmake >/dev/null || { echo "yoke: cmake: not found; run tools/setup" >&2; exit 2; }
+	@test -z '$(CMAKE_ARGS)' && test -f $(BUILD)/build.ninja -o -f $(BUILD)/Makefile || \
+	    cmake -S . -B $(BUILD) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-G "$(GENERATOR)") $(CMAKE_ARGS)
+
+test:
+	@BUILD='$(BUILD)' JOBS='$(JOBS)' CMAKE_ARGS='$(CMAKE_ARGS)' tools/test.sh $(TESTS)
+
+demo:
+	@BUILD='$(BUILD)' JOBS='$(JOBS)' CMAKE_ARGS='$(CMAKE_ARGS)' DATA='$(DATA)' tools/demo.sh
+
+bench: all
+	@BUILD='$(BUILD)' bench/cpu.sh
+
+format:
+	@$(FORMAT) -i $(SOURCES)
+
+format-check:
+	@$(FORMAT) --dry-run --Werror $(SOURCES)
+
+asan:
+	@cmake --preset asan
+	@cmake --build --preset asan -j $(JOBS)
+	@ctest --test-dir build-asan --no-tests=error --output-on-failure
+
+gpu-test:
+	@cmake --preset cuda
+	@cmake --build --preset cuda -j $(JOBS)
+	@ctest --test-dir build-cuda --no-tests=error --output-on-failure -L gpu
+
+bundle: all
+	@BUILD='$(BUILD)' tools/bundle.sh
+
+clean:
+	@rm -rf build build-*/
+
+help:
+	@echo 'make                     build build/yoke; CMAKE_ARGS="-DYK_CUDA=OFF ..." to choose, JOBS=N'
+	@echo 'make demo [DATA=my.txt]  train on a real text for 90 seconds and write some'
+	@echo 'make test [TESTS=regex]  build and run the tests'
+	@echo 'make bench               tokens per second beside PyTorch, on this machine'
+	@echo 'make asan                the tests under the address and undefined-behaviour sanitizers'
+	@echo 'make gpu-test            the tests that need a GPU'
+	@echo 'make bundle              the program and the libraries it needs, as a folder to carry along'
+	@echo 'make format              clang-format every source; format-check only looks'
+	@echo 'make clean               remove build/ and build-*/'
+	@echo 'tools/setup              install what building and testing need'

@@ -1,0 +1,51 @@
+# tests/expect.sh - what shell tests are written with; sourced by them.
+#
+# `run COMMAND...` keeps its output in $out and $err and its exit status in $status; the expect_
+# functions look at those, say what is wrong on the first mismatch, and end the test.
+
+set -u
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+case_name=
+n_cases=0
+
+# What follows belongs to the case of this name.
+case_is() {
+    case_name=$1
+    n_cases=$((n_cases + 1))
+}
+
+fail() {
+    printf 'FAILED: %s: %s\n' "$case_name" "$1"
+    printf -- '--- stdout\n%s\n--- stderr\n%s\n' "${out-}" "${err-}"
+    exit 1
+}
+
+run() {
+    "$@" >"$scratch/.out" 2>"$scratch/.err" </dev/null
+    status=$?
+    out=$(cat "$scratch/.out")
+    err=$(cat "$scratch/.err")
+}
+
+expect_status() {
+    [ "$status" -eq "$1" ] || fail "exit status $status, not $1"
+}
+
+# expect_text WHERE TEXT: the text stands somewhere in $out or $err.
+expect_text() {
+    case ${!1} in
+    *"$2"*) ;;
+    *) fail "no '$2' in $1" ;;
+    esac
+}
+
+expect_no_text() {
+    case ${!1} in
+    *"$2"*) fail "'$2' in $1" ;;
+    esac
+}
+
+passed() {
+    echo "$n_cases cases passed"
+}

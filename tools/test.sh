@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# tools/test.sh - build what is needed and run every test; what `make test` does.
+#
+#   [BUILD=build] [JOBS=N] [CMAKE_ARGS=...] tools/test.sh [REGEX]
+#
+# REGEX picks tests by name, as ctest -R does.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=${BUILD:-build}
+jobs=${JOBS:-$(nproc)}
+
+tools/setup build
+make --no-print-directory configure BUILD="$build" CMAKE_ARGS="${CMAKE_ARGS-}"
+cmake --build "$build" -j "$jobs"
+exec ctest --test-dir "$build" --no-tests=error --output-on-failure -j "$jobs" ${1:+-R "$1"}
