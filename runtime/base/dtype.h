@@ -81,4 +81,21 @@ static inline uint16_t yk_f32_to_f16(float f)
     return (uint16_t)(sign | ((u >> 13) - (112u << 10)));
 }
 
+/* Element i of an array of a float type. */
+static inline float yk_load_f32(const void *values, int64_t i, yk_dtype t)
+{
+    if (t == YK_F32) return ((const float *)values)[i];
+    uint16_t half = ((const uint16_t *)values)[i];
+    return t == YK_BF16 ? yk_bf16_to_f32(half) : yk_f16_to_f32(half);
+}
+
+/* Round `value` into element i of an array of a float type. */
+static inline void yk_store_f32(void *values, int64_t i, yk_dtype t, float value)
+{
+    if (t == YK_F32)
+        ((float *)values)[i] = value;
+    else
+        ((uint16_t *)values)[i] = t == YK_BF16 ? yk_f32_to_bf16(value) : yk_f32_to_f16(value);
+}
+
 #endif

@@ -1,0 +1,38 @@
+/* runtime/observe/metrics.h - metrics.jsonl: one JSON object a step, one line each.
+ *
+ * Lines are appended and each is written by one call, so that a reader sees whole lines and a run
+ * that goes on continues the file. A number that is not finite is written as null.
+ */
+#ifndef YK_RUNTIME_OBSERVE_METRICS_H
+#define YK_RUNTIME_OBSERVE_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/status.h"
+
+/* A step as it is written. */
+typedef struct yk_metrics_row {
+    int64_t step;
+    double loss; /* mean over the step's unmasked tokens, nats */
+    bool has_val_loss;
+    double val_loss; /* mean over the validation tokens, nats */
+    double lr;
+    double grad_norm;  /* before clipping */
+    double loss_scale; /* for the next step */
+    bool skipped;
+    int64_t tokens;      /* tokens trained on since the start of the run, this step included */
+    double tokens_per_s; /* of this step */
+    double step_ms;
+    double data_wait_ms;  /* of it, waiting for data */
+    int64_t device_bytes; /* device memory that the run holds */
+} yk_metrics_row;
+
+typedef struct yk_metrics yk_metrics;
+
+/* Open `path` for appending; made when it is not there. */
+yk_status yk_metrics_open(const char *path, yk_metrics **metrics_out);
+yk_status yk_metrics_write(yk_metrics *metrics, const yk_metrics_row *row);
+void yk_metrics_close(yk_metrics *metrics);
+
+#endif
