@@ -1,0 +1,436 @@
+/* models/decoder.c - the units of a decoder, forward and backward.
+ *
+ * One transformer block serves GPT-2, Llama and Qwen2: norm, attention, residual; norm,
+ * feed-forward, residual. The families differ in the kind of norm, in positions (learned or
+ * rotary), in the activation (GELU or SwiGLU) and in biases, which are NULL where a family has
+ * none.
+ *
+ * Memory.   A block's tensors are listed once, in `tensors`, each with the strongest recomputation
+ *           that still keeps it. Forward pushes what is kept, then what is not, and pops the
+ * latter; backward pushes those again and makes them again with the same operations, so that the
+ *           bits do not depend on the policy. Without a backward pass nothing is kept: the residual
+ *           is updated in place.
+ * Gradient. One buffer (R,C), `grad`, holds the gradient of the residual all the way down; each
+ * norm adds its part to it in place.
+ *
+ * Legend    B batch, T time, R = B*T rows, C width, H heads, G key-value heads, D head size, F ffn,
+ *           V rows of the vocabulary.
+ */
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "models/pass.h"
+#include "runtime/base/arith.h"
+
+/* ---- what a block keeps ------------------------------------------------------------------- */
+
+/* Elements a row of a tensor. */
+typedef enum row_size { ROW_ONE, ROW_HEADS, ROW_C, ROW_QKV, ROW_HD, ROW_F, ROW_UP } row_size;
+
+typedef struct tensor {
+    const char *name;
+    size_t offset; /* of its pointer in yk_block_act */
+    row_size row;
+    yk_recompute kept_under; /* the strongest policy under which it is kept */
+} tensor;
+
+/* GELU rides on its product, so `act` of GPT-2 could only be made again by the whole product: it is
+ * dropped with the block. SwiGLU is an operation of its own and as cheap as a norm. */
+#define ACT_KEPT_GELU   YK_RECOMPUTE_CHEAP
+#define ACT_KEPT_SWIGLU YK_RECOMPUTE_NONE
+
+static const tensor tensors[] = {
+    {"block out", offsetof(yk_block_act, out), ROW_C, YK_RECOMPUTE_BLOCK},
+    {"norm1 mean", offsetof(yk_block_act, mean1), ROW_ONE, YK_RECOMPUTE_CHEAP},
+    {"norm1 rstd", offsetof(yk_block_act, rstd1), ROW_ONE, YK_RECOMPUTE_CHEAP},
+    {"qkv", offsetof(yk_block_act, qkv), ROW_QKV, YK_RECOMPUTE_CHEAP},
+    {"attention", offsetof(yk_block_act, att), ROW_HD, YK_RECOMPUTE_CHEAP},
+    {"attention lse", offsetof(yk_block_act, lse), ROW_HEADS, YK_RECOMPUTE_CHEAP},
+    {"attention residual", offsetof(yk_block_act, h), ROW_C, YK_RECOMPUTE_CHEAP},
+    {"norm2 mean", offsetof(yk_block_act, mean2), ROW_ONE, YK_RECOMPUTE_CHEAP},
+    {"norm2 rstd", offsetof(yk_block_act, rstd2), ROW_ONE, YK_RECOMPUTE_CHEAP},
+    {"ffn up", offsetof(yk_block_act, up), ROW_UP, YK_RECOMPUTE_CHEAP},
+    {"ffn act", offsetof(yk_block_act, act), ROW_F, ACT_KEPT_GELU},
+    {"norm1", offsetof(yk_block_act, n1), ROW_C, YK_RECOMPUTE_NONE},
+    {"norm2", offsetof(yk_block_act, n2), ROW_C, YK_RECOMPUTE_NONE},
+};
+#define N_TENSORS (sizeof tensors / sizeof tensors[0])
+
+static bool is_gpt2(const yk_pass *s)
+{
+    return s->model->shape.family == YK_FAMILY_GPT2;
+}
+
+static int64_t tensor_bytes(const yk_pass *s, row_size row)
+{
+    const yk_model_shape *m = &s->model->shape;
+    int64_t rows = yk_pass_rows(s), element = yk_dtype_bytes(s->o.dtype);
+    switch (row) {
+    case ROW_ONE:
+        return rows * 4;
+    case ROW_HEADS:
+        return rows * m->heads * 4;
+    case ROW_C:
+        return rows * m->width * element;
+    case ROW_QKV:
+        return rows * (m->heads + 2 * m->kv_heads) * m->head_size * element;
+    case ROW_HD:
+        return rows * m->heads * m->head_size * element;
+    case ROW_F:
+        return rows * m->ffn * element;
+    case ROW_UP:
+        return rows * m->ffn * (is_gpt2(s) ? 1 : 2) * element;
+    }
+    return 0;
+}
+
+static bool is_kept(const yk_pass *s, const tensor *t)
+{
+    yk_recompute kept_under = t->kept_under;
+    if (t->offset == offsetof(yk_block_act, act) && !is_gpt2(s)) kept_under = ACT_KEPT_SWIGLU;
+    return s->o.recompute <= kept_under;
+}
+
+/* Push those of a block's tensors that are kept, or those that are not. */
+static yk_status push_tensors(yk_pass *s, yk_block_act *a, bool kept)
+{
+    for (size_t i = 0; i < N_TENSORS; i++) {
+        const tensor *t = &tensors[i];
+        void **pointer = (void **)((char *)a + t->offset);
+        bool is_mean = t->offset == offsetof(yk_block_act, mean1) ||
+                       t->offset == offsetof(yk_block_act, mean2);
+        if (is_kept(s, t) != kept || (is_mean && !is_gpt2(s))) continue;
+        YK_TRY(yk_arena_push(s->o.activation, t->name, tensor_bytes(s, t->row), pointer));
+    }
+    return YK_OK;
+}
+
+/* ---- embedding ---------------------------------------------------------------------------- */
+
+static yk_status embed_forward(yk_pass *s, const yk_param_view *p)
+{
+    const yk_model_shape *m = &s->model->shape;
+    bool learned = s->model->embed.positions >= 0;
+    YK_TRY(yk_arena_push(s->o.activation, "embedding", tensor_bytes(s, ROW_C), &s->x));
+    return yk_embed_forward(s->o.stream,
+                            &(yk_embed_forward_args){
+                                .y = s->x,
+                                .wte = p[s->model->embed.tokens].data,
+                                .wpe = learned ? p[s->model->embed.positions].data : NULL,
+                                .tokens = s->batch.tokens,
+                                .positions = s->batch.positions,
+                                .rows = yk_pass_rows(s),
+                                .cols = m->width,
+                                .vocab = m->vocab_rows,
+                                .max_positions = m->max_seq_len,
+                                .dtype = s->o.dtype,
+                            });
+}
+
+static yk_status embed_backward(yk_pass *s, const yk_grad_view *g)
+{
+    const yk_model_shape *m = &s->model->shape;
+    const yk_grad_view *wte = &g[s->model->embed.tokens];
+    bool learned = s->model->embed.positions >= 0;
+    const yk_grad_view *wpe = learned ? &g[s->model->embed.positions] : NULL;
+    return yk_embed_backward(s->o.stream, &(yk_embed_backward_args){
+                                              .dwte = wte->data,
+                                              .dwpe = learned ? wpe->data : NULL,
+                                              .dy = s->grad,
+                                              .tokens = s->batch.tokens,
+                                              .positions = s->batch.positions,
+                                              .rows = yk_pass_rows(s),
+                                              .cols = m->width,
+                                              .vocab = m->vocab_rows,
+                                              .max_positions = m->max_seq_len,
+                                              .accumulate_wte = wte->accumulate,
+                                              .accumulate_wpe = learned && wpe->accumulate,
+                                              .dtype = s->o.dtype,
+                                              .grad_dtype = wte->dtype,
+                                          });
+}
+
+/* ---- block -------------------------------------------------------------------------------- */
+
+/* x -> n1 -> qkv -> att -> h */
+static yk_status attention_half(yk_pass *s, const yk_param_view *p, int layer, yk_block_act *a)
+{
+    const yk_block_ids *id = &s->model->blocks[layer];
+    int64_t rows = yk_pass_rows(s);
+    YK_TRY(yk_layer_norm_forward(s, p, id->norm1, a->n1, a->mean1, a->rstd1, a->x, rows));
+    YK_TRY(yk_layer_linear_forward(s, p, id->qkv, a->qkv, a->n1, NULL, rows));
+    YK_TRY(yk_layer_rotate(s, a->qkv, false));
+    YK_TRY(s->mode == YK_PASS_GENERATE ? yk_layer_attend_cached(s, a, layer)
+                                       : yk_layer_attend(s, a));
+    return yk_layer_linear_forward(s, p, id->proj, a->h, a->att, a->x, rows);
+}
+
+/* h -> n2 -> up -> act, all of the feed-forward but its last product */
+static yk_status ffn_half(yk_pass *s, const yk_param_view *p, int layer, yk_block_act *a)
+{
+    const yk_block_ids *id = &s->model->blocks[layer];
+    YK_TRY(
+        yk_layer_norm_forward(s, p, id->norm2, a->n2, a->mean2, a->rstd2, a->h, yk_pass_rows(s)));
+    if (is_gpt2(s)) return yk_layer_linear_gelu_forward(s, p, id->up, a->act, a->up, a->n2);
+    YK_TRY(yk_layer_linear_forward(s, p, id->up, a->up, a->n2, NULL, yk_pass_rows(s)));
+    return yk_layer_swiglu_forward(s, a->act, a->up);
+}
+
+static yk_status block_forward(yk_pass *s, const yk_param_view *p, int layer)
+{
+    yk_block_act *a = &s->blocks[layer];
+    bool train = s->mode == YK_PASS_TRAIN;
+    *a = (yk_block_act){.x = s->x};
+    int kept = yk_arena_mark(s->o.activation);
+    if (train) {
+        YK_TRY(push_tensors(s, a, true));
+        kept = yk_arena_mark(s->o.activation);
+    } else {
+        YK_TRY(push_tensors(s, a, true));
+        a->h = a->out = s->x; /* in place: nobody looks back */
+    }
+    YK_TRY(push_tensors(s, a, false));
+
+    YK_TRY(attention_half(s, p, layer, a));
+    YK_TRY(ffn_half(s, p, layer, a));
+    YK_TRY(yk_layer_linear_forward(s, p, s->model->blocks[layer].down, a->out, a->act, a->h,
+                                   yk_pass_rows(s)));
+
+    yk_arena_pop(s->o.activation, kept);
+    s->x = a->out;
+    return YK_OK;
+}
+
+/* Make again, into fresh memory, what the policy did not keep. */
+static yk_status recompute(yk_pass *s, const yk_param_view *p, int layer, yk_block_act *a)
+{
+    const yk_block_ids *id = &s->model->blocks[layer];
+    YK_TRY(push_tensors(s, a, false));
+    switch (s->o.recompute) {
+    case YK_RECOMPUTE_NONE:
+        return YK_OK;
+    case YK_RECOMPUTE_CHEAP:
+        YK_TRY(yk_layer_norm_forward(s, p, id->norm1, a->n1, a->mean1, a->rstd1, a->x,
+                                     yk_pass_rows(s)));
+        YK_TRY(yk_layer_norm_forward(s, p, id->norm2, a->n2, a->mean2, a->rstd2, a->h,
+                                     yk_pass_rows(s)));
+        return is_gpt2(s) ? YK_OK : yk_layer_swiglu_forward(s, a->act, a->up);
+    case YK_RECOMPUTE_BLOCK:
+        YK_TRY(attention_half(s, p, layer, a));
+        return ffn_half(s, p, layer, a);
+    }
+    return YK_OK;
+}
+
+/* grad is d out on entry and the gradient of h on return. Buffers are reused once their last reader
+ * has run: act takes its own gradient, n2 takes that of the norm's output. */
+static yk_status ffn_backward(yk_pass *s, const yk_param_view *p, const yk_grad_view *g, int layer,
+                              yk_block_act *a)
+{
+    const yk_block_ids *id = &s->model->blocks[layer];
+    int64_t rows = yk_pass_rows(s);
+    bool again = g[id->down.weight].accumulate;
+    YK_TRY(yk_layer_linear_backward_weight(s, g, id->down, s->grad, a->act, rows, again));
+    void *dup = is_gpt2(s) ? a->act : a->up;
+    YK_TRY(yk_layer_linear_backward_input(s, p, id->down, a->act, s->grad,
+                                          is_gpt2(s) ? a->up : NULL, rows));
+    if (!is_gpt2(s)) YK_TRY(yk_layer_swiglu_backward(s, a->up, a->act));
+    YK_TRY(yk_layer_linear_backward_weight(s, g, id->up, dup, a->n2, rows, again));
+    YK_TRY(yk_layer_linear_backward_input(s, p, id->up, a->n2, dup, NULL, rows));
+    return yk_layer_norm_backward(s, p, g, id->norm2, s->grad, s->grad, a->n2, a->h, a->mean2,
+                                  a->rstd2);
+}
+
+/* grad is d h on entry and the gradient of the block's input on return. */
+static yk_status attention_backward(yk_pass *s, const yk_param_view *p, const yk_grad_view *g,
+                                    int layer, yk_block_act *a)
+{
+    const yk_block_ids *id = &s->model->blocks[layer];
+    int64_t rows = yk_pass_rows(s);
+    bool again = g[id->qkv.weight].accumulate;
+    void *datt, *dqkv; /* (R,HD), (R,(H+2G)D) */
+    YK_TRY(yk_arena_push(s->o.activation, "d attention", tensor_bytes(s, ROW_HD), &datt));
+    YK_TRY(yk_arena_push(s->o.activation, "d qkv", tensor_bytes(s, ROW_QKV), &dqkv));
+
+    YK_TRY(yk_layer_linear_backward_weight(s, g, id->proj, s->grad, a->att, rows, again));
+    YK_TRY(yk_layer_linear_backward_input(s, p, id->proj, datt, s->grad, NULL, rows));
+    YK_TRY(yk_layer_attend_backward(s, a, dqkv, datt));
+    YK_TRY(yk_layer_rotate(s, dqkv, true));
+    YK_TRY(yk_layer_linear_backward_weight(s, g, id->qkv, dqkv, a->n1, rows, again));
+    YK_TRY(yk_layer_linear_backward_input(s, p, id->qkv, a->n1, dqkv, NULL, rows));
+    return yk_layer_norm_backward(s, p, g, id->norm1, s->grad, s->grad, a->n1, a->x, a->mean1,
+                                  a->rstd1);
+}
+
+static yk_status block_backward(yk_pass *s, const yk_param_view *p, const yk_grad_view *g,
+                                int layer)
+{
+    yk_block_act *a = &s->blocks[layer];
+    YK_TRY(recompute(s, p, layer, a));
+    YK_TRY(ffn_backward(s, p, g, layer, a));
+    return attention_backward(s, p, g, layer, a);
+}
+
+/* ---- head --------------------------------------------------------------------------------- */
+
+/* Logits of rows begin .. end-1 and their losses; in training the logits become their gradient. */
+static yk_status chunk_loss(yk_pass *s, const yk_param_view *p, void *logits, const void *n,
+                            int64_t begin, int64_t end)
+{
+    yk_linear_ids out = {s->model->head.out, -1};
+    YK_TRY(yk_layer_linear_forward(s, p, out, logits, n, NULL, end - begin));
+    return yk_cross_entropy(s->o.stream, &(yk_cross_entropy_args){
+                                             .losses = s->losses + begin,
+                                             .logits = logits,
+                                             .targets = s->batch.targets + begin,
+                                             .values = s->o.values,
+                                             .rows = end - begin,
+                                             .vocab = s->model->shape.vocab,
+                                             .stride = s->model->shape.vocab_rows,
+                                             .scale = s->loss_weight,
+                                             .backward = s->mode == YK_PASS_TRAIN,
+                                             .dtype = s->o.dtype,
+                                         });
+}
+
+/* Gradients from those of a chunk's logits: of the head's matrix, and of the chunk's input, which
+ * takes the place of the input. */
+static yk_status chunk_backward(yk_pass *s, const yk_param_view *p, const yk_grad_view *g,
+                                const void *dlogits, void *n, int64_t rows, bool accumulate)
+{
+    yk_linear_ids out = {s->model->head.out, -1};
+    YK_TRY(yk_layer_linear_backward_weight(s, g, out, dlogits, n, rows, accumulate));
+    return yk_layer_linear_backward_input(s, p, out, n, dlogits, NULL, rows);
+}
+
+/* The normalised input, then the loss chunk by chunk, with gradients when `g` is given. */
+static yk_status head_loss(yk_pass *s, const yk_param_view *p, const yk_grad_view *g)
+{
+    const yk_model_shape *m = &s->model->shape;
+    yk_norm_ids norm = s->model->head.norm;
+    int64_t rows = yk_pass_rows(s), chunk = yk_min(s->o.head_chunk, rows);
+    int64_t element = yk_dtype_bytes(s->o.dtype);
+    int mark = yk_arena_mark(s->o.activation);
+    void *mean = NULL, *rstd, *logits;
+    if (is_gpt2(s)) YK_TRY(yk_arena_push(s->o.activation, "norm mean", rows * 4, &mean));
+    YK_TRY(yk_arena_push(s->o.activation, "norm rstd", rows * 4, &rstd));
+    YK_TRY(yk_arena_push(s->o.activation, "logits", chunk * m->vocab_rows * element, &logits));
+
+    YK_TRY(yk_layer_norm_forward(s, p, norm, s->grad, mean, rstd, s->x, rows));
+    for (int64_t r = 0; r < rows; r += chunk) {
+        int64_t end = yk_min(r + chunk, rows);
+        void *n = (char *)s->grad + r * m->width * element;
+        YK_TRY(chunk_loss(s, p, logits, n, r, end));
+        if (!g) continue;
+        bool accumulate = r > 0 || g[s->model->head.out].accumulate;
+        YK_TRY(chunk_backward(s, p, g, logits, n, end - r, accumulate));
+    }
+    if (g) YK_TRY(yk_layer_norm_backward(s, p, g, norm, s->grad, NULL, s->grad, s->x, mean, rstd));
+    yk_arena_pop(s->o.activation, mark);
+    return yk_loss_sum(s->o.stream, &(yk_loss_sum_args){
+                                        .values = s->o.values,
+                                        .losses = s->losses,
+                                        .targets = s->batch.targets,
+                                        .rows = rows,
+                                    });
+}
+
+/* Logits of the last position. */
+static yk_status head_generate(yk_pass *s, const yk_param_view *p)
+{
+    const yk_model_shape *m = &s->model->shape;
+    yk_linear_ids out = {s->model->head.out, -1};
+    int64_t row = m->width * yk_dtype_bytes(s->o.dtype);
+    int mark = yk_arena_mark(s->o.activation);
+    const void *last = (const char *)s->x + (s->batch.seq_len - 1) * row;
+    void *n, *mean = NULL, *rstd;
+    YK_TRY(yk_arena_push(s->o.activation, "norm", row, &n));
+    if (is_gpt2(s)) YK_TRY(yk_arena_push(s->o.activation, "norm mean", 4, &mean));
+    YK_TRY(yk_arena_push(s->o.activation, "norm rstd", 4, &rstd));
+    YK_TRY(yk_layer_norm_forward(s, p, s->model->head.norm, n, mean, rstd, last, 1));
+    YK_TRY(yk_layer_linear_forward(s, p, out, s->logits, n, NULL, 1));
+    yk_arena_pop(s->o.activation, mark);
+    return YK_OK;
+}
+
+static yk_status head_forward(yk_pass *s, const yk_param_view *p)
+{
+    switch (s->mode) {
+    case YK_PASS_TRAIN:
+        return YK_OK; /* with the backward pass, so that logits are made once */
+    case YK_PASS_EVALUATE:
+        return head_loss(s, p, NULL);
+    case YK_PASS_GENERATE:
+        return head_generate(s, p);
+    }
+    return YK_OK;
+}
+
+/* ---- the pass ----------------------------------------------------------------------------- */
+
+yk_status yk_pass_create(const yk_model *model, const yk_pass_options *options, yk_pass **pass_out)
+{
+    yk_pass *s = calloc(1, sizeof *s);
+    if (!s) goto fail;
+    s->model = model;
+    s->o = *options;
+    s->marks = calloc((size_t)model->n_units, sizeof *s->marks);
+    s->blocks = calloc((size_t)model->shape.layers, sizeof *s->blocks);
+    if (!s->marks || !s->blocks) goto fail;
+    *pass_out = s;
+    return YK_OK;
+fail:
+    yk_pass_destroy(s);
+    return yk_fail(YK_ENOMEM, "model", "no memory for a pass of %d units", model->n_units);
+}
+
+void yk_pass_destroy(yk_pass *pass)
+{
+    if (!pass) return;
+    free(pass->marks);
+    free(pass->blocks);
+    free(pass);
+}
+
+yk_status yk_pass_begin(yk_pass *s, yk_pass_mode mode, const yk_batch *batch, float loss_weight,
+                        yk_kv_cache *cache, void *logits)
+{
+    YK_CHECK(mode != YK_PASS_GENERATE || (cache && logits && batch->batch == 1));
+    s->mode = mode;
+    s->batch = *batch;
+    s->loss_weight = loss_weight;
+    s->cache = cache;
+    s->logits = logits;
+    s->bottom = yk_arena_mark(s->o.activation);
+    if (mode == YK_PASS_GENERATE) return YK_OK;
+    void *losses;
+    YK_TRY(yk_arena_push(s->o.activation, "d residual", tensor_bytes(s, ROW_C), &s->grad));
+    YK_TRY(yk_arena_push(s->o.activation, "losses", yk_pass_rows(s) * 4, &losses));
+    s->losses = losses;
+    return YK_OK;
+}
+
+yk_status yk_pass_forward(yk_pass *s, int unit, const yk_param_view *p)
+{
+    s->marks[unit] = yk_arena_mark(s->o.activation);
+    if (unit == 0) return embed_forward(s, p);
+    if (unit == s->model->n_units - 1) return head_forward(s, p);
+    return block_forward(s, p, unit - 1);
+}
+
+yk_status yk_pass_backward(yk_pass *s, int unit, const yk_param_view *p, const yk_grad_view *g)
+{
+    if (unit == s->model->n_units - 1)
+        YK_TRY(head_loss(s, p, g));
+    else if (unit == 0)
+        YK_TRY(embed_backward(s, g));
+    else
+        YK_TRY(block_backward(s, p, g, unit - 1));
+    yk_arena_pop(s->o.activation, s->marks[unit]);
+    return YK_OK;
+}
+
+void yk_pass_end(yk_pass *s)
+{
+    yk_arena_pop(s->o.activation, s->bottom);
+}

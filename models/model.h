@@ -1,0 +1,144 @@
+/* models/model.h - a transformer as a sequence of units.
+ *
+ * Model.    A yk_model is a description: its shape, its parameter table and how to run its units.
+ *           Unit 0 is the embedding, 1 .. L are the blocks, L + 1 is the head, which owns the loss.
+ *           A unit computes from parameters handed to it and writes gradients where it is told; it
+ *           knows neither ranks nor shards nor where memory comes from.
+ * Pass.     A yk_pass takes one micro-batch through the units: forward 0 .. L + 1, and in training
+ *           backward L + 1 .. 0. Activations are pushed on the activation arena by forward and
+ * popped by backward; when the pass ends the arena is as it was. Head.     Logits are made for
+ * `head_chunk` rows at a time and are never whole in memory. In training their loss and gradient
+ * are made together, in the head's backward. Threads.  A model may be shared once created; a pass
+ * serves one thread.
+ */
+#ifndef YK_MODELS_MODEL_H
+#define YK_MODELS_MODEL_H
+
+#include "runtime/base/config.h"
+#include "runtime/base/param.h"
+#include "runtime/data/batch.h"
+#include "runtime/device/ops.h"
+#include "runtime/memory/arena.h"
+
+typedef enum yk_family {
+    YK_FAMILY_GPT2,  /* LayerNorm, learned positions, GELU, biases */
+    YK_FAMILY_LLAMA, /* RMSNorm, RoPE, SwiGLU, no biases */
+    YK_FAMILY_QWEN2, /* Llama with biases on q, k and v */
+} yk_family;
+
+typedef enum yk_rope_scaling {
+    YK_ROPE_PLAIN,
+    YK_ROPE_LINEAR, /* angles divided by factor: Chen et al. 2023 */
+    YK_ROPE_LLAMA3, /* low frequencies divided by factor, smooth in between: Llama 3.1 */
+} yk_rope_scaling;
+
+typedef struct yk_model_shape {
+    yk_family family;
+    int64_t layers;
+    int64_t width;      /* C */
+    int64_t heads;      /* H */
+    int64_t kv_heads;   /* G: H is a multiple of it */
+    int64_t head_size;  /* D */
+    int64_t ffn;        /* F */
+    int64_t vocab;      /* V: ids 0 .. V-1 exist */
+    int64_t vocab_rows; /* V rounded up to 64: rows of the embedding and columns of the logits */
+    int64_t max_seq_len;
+    double norm_eps;
+    bool tied; /* the head's matrix is the token embedding */
+    double rope_theta;
+    yk_rope_scaling rope_scaling;
+    double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
+    int64_t rope_original_seq_len;
+} yk_model_shape;
+
+/* The shape that a configuration asks for: a preset, or a family, with single keys on top.
+ *
+ * YK_EINVAL  no such preset or family, a required size is missing, heads do not divide: the message
+ *            names the key
+ */
+yk_status yk_model_shape_from_config(const yk_config *config, yk_model_shape *shape_out);
+
+/* Check a shape from wherever it came and fill in what follows from the rest (vocab_rows).
+ *
+ * source  what is named in messages: a file or "model"
+ */
+yk_status yk_model_shape_check(yk_model_shape *shape, const char *source);
+
+/* Parameters in all, padding rows left out; the embedding counts once when tied. */
+int64_t yk_model_shape_count(const yk_model_shape *shape);
+
+typedef struct yk_model yk_model;
+
+/* Make the description of a model of `shape` (copied). */
+yk_status yk_model_create(const yk_model_shape *shape, yk_model **model_out);
+void yk_model_destroy(yk_model *model);
+
+const yk_model_shape *yk_model_get_shape(const yk_model *model);
+int yk_model_n_units(const yk_model *model);
+int yk_model_n_params(const yk_model *model);
+
+/* The parameter table; borrowed until the model is destroyed. */
+const yk_param *yk_model_params(const yk_model *model);
+
+/* Index of the parameter called `name`, or -1. */
+int yk_model_find_param(const yk_model *model, const char *name);
+
+/* Write initial values of elements begin .. end-1 of parameter `param`, row-major, fp32: a function
+ * of (seed, name, index) alone. Matrices are normal with deviation 0.02, those that write to the
+ * residual 0.02 / sqrt(2 L) (Radford et al. 2019, section 2.3); norm weights 1; the rest 0. */
+void yk_model_init_values(const yk_model *model, int param, int64_t seed, int64_t begin,
+                          int64_t end, float *values_out);
+
+/* ---- a pass ------------------------------------------------------------------------------- */
+
+typedef enum yk_pass_mode {
+    YK_PASS_TRAIN,    /* forward and backward */
+    YK_PASS_EVALUATE, /* forward to the loss; keeps nothing */
+    YK_PASS_GENERATE, /* forward to the logits of the last position, with a key-value cache */
+} yk_pass_mode;
+
+/* Keys and values of the positions seen so far, for generation. Owned by the caller. */
+typedef struct yk_kv_cache {
+    void **k, **v;          /* per layer (B,S,G*D) */
+    int64_t capacity, past; /* S, and the positions that are filled */
+} yk_kv_cache;
+
+typedef struct yk_pass yk_pass;
+
+/* What a pass runs on and with; everything is borrowed for the pass's life. */
+typedef struct yk_pass_options {
+    yk_stream *stream;
+    yk_arena *activation;
+    const float *rope_cos, *rope_sin; /* (n_positions,D/2) device memory; NULL without RoPE */
+    int64_t n_positions;              /* positions that the batches may use */
+    yk_step_values *values;           /* device memory */
+    yk_dtype dtype;                   /* of activations and parameters */
+    yk_recompute recompute;
+    int64_t head_chunk; /* rows of logits at a time */
+} yk_pass_options;
+
+yk_status yk_pass_create(const yk_model *model, const yk_pass_options *options, yk_pass **pass_out);
+void yk_pass_destroy(yk_pass *pass);
+
+/* Begin with a micro-batch. In training, gradients are those of the losses' sum times `loss_weight`
+ * times the loss scale. `cache` and `logits` (B,vocab_rows) are for generation, NULL otherwise. */
+yk_status yk_pass_begin(yk_pass *pass, yk_pass_mode mode, const yk_batch *batch, float loss_weight,
+                        yk_kv_cache *cache, void *logits);
+
+/* Run unit `unit`, the next in order, from the parameters in `p`. The last unit adds to
+ * values->loss_sum and values->n_tokens when evaluating. */
+yk_status yk_pass_forward(yk_pass *pass, int unit, const yk_param_view *p);
+
+/* Run unit `unit` backward, the next in reverse order, writing gradients of its parameters to `g`.
+ * The last unit adds to values->loss_sum and values->n_tokens. */
+yk_status yk_pass_backward(yk_pass *pass, int unit, const yk_param_view *p, const yk_grad_view *g);
+
+/* Leave the activation arena as it was before yk_pass_begin(). */
+void yk_pass_end(yk_pass *pass);
+
+/* Cosines and sines of the rotary angles of positions 0 .. n_positions-1, (n_positions,D/2) each,
+ * host memory: the position times theta^(-2i/D), scaled as the shape says. */
+void yk_rope_table(const yk_model_shape *shape, int64_t n_positions, float *cos_out,
+                   float *sin_out);
+
+#endif

@@ -1,0 +1,234 @@
+/* models/shape.c - the sizes of a model: presets, the configuration's keys, and what must hold. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/model.h"
+#include "runtime/base/arith.h"
+
+/* Logit columns and embedding rows come in multiples of this: matrix units like them even. */
+#define VOCAB_UNIT 64
+
+typedef struct preset {
+    const char *name;
+    yk_model_shape shape;
+} preset;
+
+#define GPT2(l, c, h)                                                                              \
+    {                                                                                              \
+        .family = YK_FAMILY_GPT2, .layers = l, .width = c, .heads = h, .kv_heads = h,              \
+        .head_size = c / h, .ffn = 4 * c, .vocab = 50257, .max_seq_len = 1024, .norm_eps = 1e-5,   \
+        .tied = true                                                                               \
+    }
+#define QWEN2(l, c, h, g, f, v, seq, eps, tie)                                                     \
+    {                                                                                              \
+        .family = YK_FAMILY_QWEN2, .layers = l, .width = c, .heads = h, .kv_heads = g,             \
+        .head_size = c / h, .ffn = f, .vocab = v, .max_seq_len = seq, .norm_eps = eps,             \
+        .rope_theta = 1e6, .tied = tie                                                             \
+    }
+
+/* From the models' published config.json files. */
+static const preset presets[] = {
+    {"gpt2-124m", GPT2(12, 768, 12)},
+    {"gpt2-355m", GPT2(24, 1024, 16)},
+    {"gpt2-774m", GPT2(36, 1280, 20)},
+    {"gpt2-1.5b", GPT2(48, 1600, 25)},
+    {"llama2-7b",
+     {.family = YK_FAMILY_LLAMA,
+      .layers = 32,
+      .width = 4096,
+      .heads = 32,
+      .kv_heads = 32,
+      .head_size = 128,
+      .ffn = 11008,
+      .vocab = 32000,
+      .max_seq_len = 4096,
+      .norm_eps = 1e-5,
+      .rope_theta = 1e4}},
+    {"llama3-8b",
+     {.family = YK_FAMILY_LLAMA,
+      .layers = 32,
+      .width = 4096,
+      .heads = 32,
+      .kv_heads = 8,
+      .head_size = 128,
+      .ffn = 14336,
+      .vocab = 128256,
+      .max_seq_len = 8192,
+      .norm_eps = 1e-5,
+      .rope_theta = 5e5}},
+    {"qwen2.5-0.5b", QWEN2(24, 896, 14, 2, 4864, 151936, 32768, 1e-6, true)},
+    {"qwen2.5-1.5b", QWEN2(28, 1536, 12, 2, 8960, 151936, 131072, 1e-6, true)},
+    {"qwen2.5-3b", QWEN2(36, 2048, 16, 2, 11008, 151936, 32768, 1e-6, true)},
+    {"qwen2.5-7b", QWEN2(28, 3584, 28, 4, 18944, 152064, 131072, 1e-6, false)},
+    {"qwen2.5-14b", QWEN2(48, 5120, 40, 8, 13824, 152064, 131072, 1e-5, false)},
+    {"qwen2.5-32b", QWEN2(64, 5120, 40, 8, 27648, 152064, 131072, 1e-5, false)},
+    {"tiny-gpt2",
+     {.family = YK_FAMILY_GPT2,
+      .layers = 2,
+      .width = 64,
+      .heads = 2,
+      .kv_heads = 2,
+      .head_size = 32,
+      .ffn = 256,
+      .vocab = 256,
+      .max_seq_len = 128,
+      .norm_eps = 1e-5,
+      .tied = true}},
+    {"tiny-llama",
+     {.family = YK_FAMILY_LLAMA,
+      .layers = 2,
+      .width = 64,
+      .heads = 4,
+      .kv_heads = 2,
+      .head_size = 16,
+      .ffn = 192,
+      .vocab = 256,
+      .max_seq_len = 128,
+      .norm_eps = 1e-5,
+      .rope_theta = 1e4}},
+    {"tiny-qwen2",
+     {.family = YK_FAMILY_QWEN2,
+      .layers = 2,
+      .width = 64,
+      .heads = 4,
+      .kv_heads = 2,
+      .head_size = 16,
+      .ffn = 192,
+      .vocab = 256,
+      .max_seq_len = 128,
+      .norm_eps = 1e-6,
+      .rope_theta = 1e6,
+      .tied = true}},
+};
+#define N_PRESETS (sizeof presets / sizeof presets[0])
+
+static const char *const family_names[] = {"gpt2", "llama", "qwen2"};
+
+static yk_status find_preset(const char *name, yk_model_shape *shape_out)
+{
+    char known[512] = "";
+    for (size_t i = 0; i < N_PRESETS; i++) {
+        if (strcmp(presets[i].name, name) == 0) {
+            *shape_out = presets[i].shape;
+            return YK_OK;
+        }
+        strcat(strcat(known, i ? ", " : ""), presets[i].name);
+    }
+    return yk_fail(YK_EINVAL, "model.preset", "there is no '%s'; choose among %s", name, known);
+}
+
+static yk_status set_family(const char *name, yk_model_shape *shape)
+{
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(family_names[i], name) != 0) continue;
+        shape->family = (yk_family)i;
+        return YK_OK;
+    }
+    return yk_fail(YK_EINVAL, "model.family", "there is no '%s'; choose among gpt2, llama, qwen2",
+                   name);
+}
+
+/* What a family has where neither a preset nor a key says otherwise. */
+static void set_family_defaults(yk_model_shape *s)
+{
+    if (s->kv_heads == 0) s->kv_heads = s->heads;
+    if (s->head_size == 0 && s->heads > 0 && s->width % s->heads == 0)
+        s->head_size = s->width / s->heads;
+    if (s->norm_eps == 0) s->norm_eps = s->family == YK_FAMILY_QWEN2 ? 1e-6 : 1e-5;
+    if (s->rope_theta == 0 && s->family != YK_FAMILY_GPT2)
+        s->rope_theta = s->family == YK_FAMILY_QWEN2 ? 1e6 : 1e4;
+    if (s->ffn == 0 && s->width > 0) /* 4 C, and for the gated form two thirds of it */
+        s->ffn = s->family == YK_FAMILY_GPT2 ? 4 * s->width : yk_round_up(s->width * 8 / 3, 64);
+}
+
+static void override(int64_t *field, int64_t key)
+{
+    if (key != 0) *field = key;
+}
+
+yk_status yk_model_shape_from_config(const yk_config *config, yk_model_shape *shape_out)
+{
+    yk_model_shape s = {.tied = true};
+    if (config->model.preset[0]) YK_TRY(find_preset(config->model.preset, &s));
+    if (config->model.family[0]) YK_TRY(set_family(config->model.family, &s));
+
+    bool reshaped = config->model.width != 0 || config->model.heads != 0;
+    override(&s.layers, config->model.layers);
+    override(&s.width, config->model.width);
+    override(&s.heads, config->model.heads);
+    if (reshaped) s.head_size = s.kv_heads = 0; /* a preset's would no longer fit */
+    override(&s.kv_heads, config->model.kv_heads);
+    override(&s.head_size, config->model.head_size);
+    if (config->model.width != 0) s.ffn = 0;
+    override(&s.ffn, config->model.ffn);
+    override(&s.vocab, config->model.vocab);
+    override(&s.max_seq_len, config->model.max_seq_len);
+    if (config->model.norm_eps != 0) s.norm_eps = config->model.norm_eps;
+    if (config->model.rope_theta != 0) s.rope_theta = config->model.rope_theta;
+    if (config->model.tied != YK_AUTO) s.tied = config->model.tied != 0;
+    if (s.max_seq_len == 0) s.max_seq_len = config->train.seq_len;
+    set_family_defaults(&s);
+
+    YK_TRY(yk_model_shape_check(&s, "model"));
+    *shape_out = s;
+    return YK_OK;
+}
+
+static yk_status check_size(const char *source, const char *what, int64_t value, int64_t max)
+{
+    if (value >= 1 && value <= max) return YK_OK;
+    if (value == 0) return yk_fail(YK_EINVAL, source, "%s is missing; give it", what);
+    return yk_fail(YK_EINVAL, source, "%s is %" PRId64 "; it must be 1 to %" PRId64, what, value,
+                   max);
+}
+
+yk_status yk_model_shape_check(yk_model_shape *s, const char *source)
+{
+    YK_TRY(check_size(source, "layers", s->layers, 4096));
+    YK_TRY(check_size(source, "width", s->width, 1 << 20));
+    YK_TRY(check_size(source, "heads", s->heads, 1 << 16));
+    YK_TRY(check_size(source, "kv_heads", s->kv_heads, 1 << 16));
+    if (s->head_size == 0)
+        return yk_fail(YK_EINVAL, source,
+                       "a width of %" PRId64 " does not divide into %" PRId64
+                       " heads; change one, or give head_size",
+                       s->width, s->heads);
+    YK_TRY(check_size(source, "head_size", s->head_size, 1024));
+    YK_TRY(check_size(source, "ffn", s->ffn, 1 << 22));
+    YK_TRY(check_size(source, "vocab", s->vocab, 1 << 24));
+    YK_TRY(check_size(source, "max_seq_len", s->max_seq_len, 1 << 24));
+    if (s->heads % s->kv_heads != 0)
+        return yk_fail(YK_EINVAL, source,
+                       "%" PRId64 " heads cannot share %" PRId64
+                       " key-value heads evenly; kv_heads must divide heads",
+                       s->heads, s->kv_heads);
+    bool rotary = s->family != YK_FAMILY_GPT2;
+    if (rotary && s->head_size % 2 != 0)
+        return yk_fail(YK_EINVAL, source, "head_size is %" PRId64 "; rotary positions need it even",
+                       s->head_size);
+    if (!(s->norm_eps > 0 && s->norm_eps < 1))
+        return yk_fail(YK_EINVAL, source, "norm_eps is %g; it must lie between 0 and 1",
+                       s->norm_eps);
+    if (rotary && !(s->rope_theta > 1 && s->rope_theta < 1e12))
+        return yk_fail(YK_EINVAL, source, "rope_theta is %g; it must lie between 1 and 1e12",
+                       s->rope_theta);
+    if (s->rope_scaling != YK_ROPE_PLAIN && !(s->rope_factor >= 1 && s->rope_factor < 1e6))
+        return yk_fail(YK_EINVAL, source, "the RoPE scaling factor is %g; it must be 1 or more",
+                       s->rope_factor);
+    s->vocab_rows = yk_round_up(s->vocab, VOCAB_UNIT);
+    return YK_OK;
+}
+
+int64_t yk_model_shape_count(const yk_model_shape *s)
+{
+    int64_t c = s->width, hd = s->heads * s->head_size, gd = s->kv_heads * s->head_size;
+    bool gpt2 = s->family == YK_FAMILY_GPT2;
+    int64_t norm = gpt2 ? 2 * c : c;
+    int64_t products = c * (hd + 2 * gd) + hd * c + (gpt2 ? 2 : 3) * c * s->ffn;
+    int64_t biases = 0;
+    if (gpt2) biases = hd + 2 * gd + c + s->ffn + c;
+    if (s->family == YK_FAMILY_QWEN2) biases = hd + 2 * gd;
+    return s->vocab * c * (s->tied ? 1 : 2) + (gpt2 ? s->max_seq_len * c : 0) +
+           s->layers * (2 * norm + products + biases) + norm;
+}
