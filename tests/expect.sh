@@ -3,7 +3,12 @@
 # `run COMMAND...` keeps its output in $out and $err and its exit status in $status; the expect_
 # functions look at those, say what is wrong on the first mismatch, and end the test.
 
+#
+# YK_SOURCE and YK_BUILD come from ctest; by hand they are the checkout and its build/.
+
 set -u
+YK_SOURCE=${YK_SOURCE:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+YK_BUILD=${YK_BUILD:-$YK_SOURCE/build}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 case_name=

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/tools/test_setup.sh - tools/setup on machines where everything, something or nothing can be
 # had. Every program that it asks is a fake in a PATH of its own; nothing is installed.
-. "$YK_SOURCE/tests/expect.sh"
+. "$(dirname "$0")/../expect.sh" || exit 1
 
 bin=$scratch/bin
 
