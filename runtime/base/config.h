@@ -1,16 +1,18 @@
 /* runtime/base/config.h - the description of a run: every key, once.
  *
  * Model.    yk_config is a plain struct. The table in config_keys.c holds each key's name, type,
- * unit, default, range, text and place in the struct; parsing, `--set`, `yoke config`, the
- *           documentation page and the error messages all come from it.
- * Order.    yk_config_init() sets the defaults, yk_config_read_file() and yk_config_set()
- * overwrite. Text.     Strings are owned by the configuration; an unset string is "" and never
- * NULL.
+ *           unit, default, range, text and place in the struct; parsing, `--set`, `yoke config`,
+ *           the documentation page and the error messages all come from it.
+ * Order.    yk_config_init() sets the defaults, yk_config_read() and yk_config_set() overwrite,
+ *           yk_config_check() looks at the whole.
+ * Strings.  Owned by the configuration, UTF-8; an unset string is "" and never NULL.
+ * Failure.  The configuration stays valid; of a text, what stands before the failure is set.
  */
 #ifndef YK_RUNTIME_BASE_CONFIG_H
 #define YK_RUNTIME_BASE_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -134,33 +136,54 @@ typedef struct yk_config {
     yk_device_choice device;
 } yk_config;
 
-/* Set every key to its default. */
+/* The longest configuration file: 1 MiB. */
+#define YK_CONFIG_TEXT_MAX (1 << 20)
+
+/* Set every key to its default.                                                         [local] */
 yk_status yk_config_init(yk_config *config_out);
 
 /* Release what the configuration owns. */
 void yk_config_fini(yk_config *config);
 
-/* Read a YAML file over `config`.                                                        [local]
+/* Read the YAML text of a configuration file over `config`.                             [local]
  *
- * YK_EINVAL  no such file, not YAML, an unknown key (the line and the nearest key are given), a
- * value of the wrong type or out of range, a key given twice
+ * name  what messages call it: the path it was read from
+ * text  (n) bytes of UTF-8, at most YK_CONFIG_TEXT_MAX; none at all is legal and sets nothing
+ *
+ * YK_EINVAL  not YAML or more of YAML than a configuration needs (anchors, tags, documents), an
+ *            unknown key (the line and the nearest key are given), a value of the wrong type or out
+ *            of range, a key given twice
  */
-yk_status yk_config_read_file(yk_config *config, const char *path);
+yk_status yk_config_read(yk_config *config, const char *name, const char *text, size_t n);
 
-/* Set one key from "key=value"; the value is a YAML scalar or flow sequence, read by the key's
- * type. */
+/* Set one key from "key=value", for `--set`; the last one counts.                         [local]
+ *
+ * A value that begins with [ or a quote is YAML; any other is taken as it stands and read by the
+ * key's type, so that a glob or a path needs no second pair of quotes. An empty value unsets a
+ * string or a list.
+ *
+ * YK_EINVAL  as yk_config_read(); the message names the argument
+ */
 yk_status yk_config_set(yk_config *config, const char *assignment);
 
-/* Check what no single key can: that required keys are there and that keys go together. */
+/* Check what no single key can: that required keys are there and that keys go together. What needs
+ * files or the models' shapes is checked by those who read them.                         [local]
+ *
+ * YK_EINVAL  they are not or do not; the message names the key
+ */
 yk_status yk_config_check(const yk_config *config);
 
-/* Write every key with its value as YAML that yk_config_read_file() reads back the same. */
+/* Write every key with its value as YAML that yk_config_read() reads back as equal bits.
+ *
+ * YK_EIO  `out` is in error
+ */
 yk_status yk_config_write(const yk_config *config, FILE *out);
 
-/* Print the table of keys: all, or those that are `key` or begin with it; for people, or as
- * Markdown.
+/* Print the table of keys, for people or as Markdown: all of them when `key` is NULL, else the key
+ * or the section of that name. docs/configuration.md is the whole table as Markdown.
  *
  * YK_EINVAL  no such key; the nearest is named
+ * YK_EIO     `out` is in error
  */
 yk_status yk_config_print_keys(const char *key, bool markdown, FILE *out);
 

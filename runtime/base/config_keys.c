@@ -1,0 +1,260 @@
+/* runtime/base/config_keys.c - every key of a configuration, once.
+ *
+ * A row's name and its place in yk_config are made from one word, so they cannot part; its type is
+ * checked against the member's by the compiler. Ranges keep out what can only be a slip of the pen
+ * and what would overflow later; whether a value is wise is left to its user.
+ */
+#include "runtime/base/config_keys.h"
+
+#define MEMBER(path) ((yk_config *)0)->path
+#define PLACE(path)  .name = #path, .offset = offsetof(yk_config, path), .size = sizeof MEMBER(path)
+
+/* The first initialisers of a row: its name, place and type. */
+#define INT(path)     PLACE(path), .type = _Generic(MEMBER(path), int64_t : YK_KEY_INT)
+#define BYTES(path)   PLACE(path), .type = _Generic(MEMBER(path), int64_t : YK_KEY_BYTES)
+#define REAL(path)    PLACE(path), .type = _Generic(MEMBER(path), double : YK_KEY_REAL)
+#define BOOL(path)    PLACE(path), .type = _Generic(MEMBER(path), bool : YK_KEY_BOOL)
+#define TERNARY(path) PLACE(path), .type = _Generic(MEMBER(path), int : YK_KEY_TERNARY)
+#define STRING(path)  PLACE(path), .type = _Generic(MEMBER(path), char * : YK_KEY_STRING)
+#define LIST(path)    PLACE(path), .type = _Generic(MEMBER(path), yk_string_list : YK_KEY_LIST)
+#define ENUM(path)    PLACE(path), .type = YK_KEY_ENUM
+#define DTYPE(path)   PLACE(path), .type = YK_KEY_DTYPE
+
+#define COUNT_MAX 1000000000 /* of steps and the like */
+#define IDS_MAX   INT32_MAX  /* of tokens, which are int32 */
+
+static const yk_choice data_formats[] = {
+    {"auto", YK_DATA_AUTO}, {"text", YK_DATA_TEXT},         {"llmc", YK_DATA_LLMC},
+    {"raw", YK_DATA_RAW},   {"megatron", YK_DATA_MEGATRON}, {NULL, 0},
+};
+static const yk_choice token_dtypes[] = {
+    {"uint16", YK_TOKEN_U16},
+    {"uint32", YK_TOKEN_U32},
+    {NULL, 0},
+};
+static const yk_choice schedule_kinds[] = {
+    {"constant", YK_SCHEDULE_CONSTANT},
+    {"cosine", YK_SCHEDULE_COSINE},
+    {"linear", YK_SCHEDULE_LINEAR},
+    {"wsd", YK_SCHEDULE_WSD},
+    {NULL, 0},
+};
+static const yk_choice compute_dtypes[] = {
+    {"fp32", YK_F32},
+    {"bf16", YK_BF16},
+    {"fp16", YK_F16},
+    {NULL, 0},
+};
+static const yk_choice grad_dtypes[] = {
+    {"auto", YK_AUTO}, {"fp32", YK_F32}, {"bf16", YK_BF16}, {"fp16", YK_F16}, {NULL, 0},
+};
+static const yk_choice recomputes[] = {
+    {"none", YK_RECOMPUTE_NONE},
+    {"cheap", YK_RECOMPUTE_CHEAP},
+    {"block", YK_RECOMPUTE_BLOCK},
+    {NULL, 0},
+};
+static const yk_choice devices[] = {
+    {"auto", YK_DEVICE_CHOICE_AUTO},
+    {"cpu", YK_DEVICE_CHOICE_CPU},
+    {"cuda", YK_DEVICE_CHOICE_CUDA},
+    {NULL, 0},
+};
+
+const yk_config_key yk_config_keys[] = {
+    {STRING(run.dir), .initial = "", .also = "out_dir output_dir save_dir",
+     .text =
+         "The folder that the run writes. Unset: runs/ and the configuration file's name without "
+         "its ending."},
+
+    {STRING(model.preset), .initial = "", .also = "name model_name model_type",
+     .text =
+         "A known model, such as gpt2-124m, llama3-8b or qwen2.5-0.5b, with random weights. Single "
+         "keys below change its shape."},
+    {STRING(model.init), .initial = "", .also = "init_from model_name_or_path pretrained",
+     .text = "A Hugging Face directory (config.json, safetensors) to start from. Unset: random "
+             "weights."},
+    {STRING(model.family), .initial = "", .also = "arch architecture",
+     .text = "gpt2, llama or qwen2, for a model of one's own shape. Unset: the preset's."},
+    {INT(model.layers), .initial = "0", .min = 0, .max = 4096,
+     .also = "n_layer num_hidden_layers num_layers depth", .text = "Blocks. 0: the preset's."},
+    {INT(model.width), .initial = "0", .min = 0, .max = 1 << 20,
+     .also = "n_embd hidden_size d_model dim",
+     .text = "Size of a token's vector between blocks. 0: the preset's."},
+    {INT(model.heads), .initial = "0", .min = 0, .max = 1 << 16,
+     .also = "n_head num_attention_heads num_heads",
+     .text = "Attention heads of a block. 0: the preset's."},
+    {INT(model.kv_heads), .initial = "0", .min = 0, .max = 1 << 16,
+     .also = "num_key_value_heads n_kv_head num_query_groups",
+     .text =
+         "Key and value heads; divides model.heads. 0: the preset's, or as many as model.heads."},
+    {INT(model.head_size), .initial = "0", .min = 0, .max = 1024, .also = "head_dim kv_channels",
+     .text = "Size of a head's vectors. 0: the preset's, or model.width / model.heads."},
+    {INT(model.ffn), .initial = "0", .min = 0, .max = 1 << 22,
+     .also = "n_inner intermediate_size ffn_hidden_size hidden_dim",
+     .text = "Inner width of the feed-forward layer. 0: the preset's, or what is usual for "
+             "model.width."},
+    {INT(model.vocab), .initial = "0", .unit = "tokens", .min = 0, .max = 1 << 24,
+     .also = "vocab_size padded_vocab_size",
+     .text = "Token ids that exist: 0 to model.vocab - 1. Bytes need 256. 0: the preset's."},
+    {INT(model.max_seq_len), .initial = "0", .unit = "tokens", .min = 0, .max = 1 << 24,
+     .also = "n_ctx n_positions max_position_embeddings",
+     .text = "Longest sequence that the model can take. 0: the preset's, or train.seq_len."},
+    {REAL(model.norm_eps), .initial = "0", .low = 0, .high = 1, .below_high = true,
+     .also = "layer_norm_epsilon rms_norm_eps layernorm_epsilon",
+     .text = "Added to the variance or mean square in a norm. 0: the preset's or family's."},
+    {REAL(model.rope_theta), .initial = "0", .low = 0, .high = 1e12, .below_high = true,
+     .also = "rotary_base rope_base",
+     .text =
+         "Base of the rotary position's frequencies; not for gpt2. 0: the preset's or family's."},
+    {TERNARY(model.tied), .initial = "auto", .also = "tie_word_embeddings tie_embeddings",
+     .text =
+         "Whether the head uses the embedding's matrix. auto: as the preset has it, else true."},
+
+    {LIST(data.train), .initial = "", .also = "dataset train_file train_files data_path input",
+     .text = "Files to train on: paths or globs. Needed to train."},
+    {LIST(data.val), .initial = "", .also = "valid validation val_file validation_file",
+     .text = "Files to validate on: paths or globs. Unset: the end of data.train, by "
+             "data.val_fraction."},
+    {REAL(data.val_fraction), .initial = "0.05", .low = 0, .high = 1, .below_high = true,
+     .also = "validation_split val_split",
+     .text =
+         "Part of data.train, at its end, kept for validation when data.val is unset. 0: none."},
+    {ENUM(data.format), .initial = "auto", .choices = data_formats,
+     .text =
+         "text: plain text, as bytes or through data.tokenizer. llmc: shards with llm.c's header. "
+         "raw: token ids alone, of type data.dtype (nanoGPT). megatron: .bin with .idx beside it. "
+         "auto: by the file's first bytes, then by its name."},
+    {ENUM(data.dtype), .initial = "uint16", .choices = token_dtypes, .also = "token_dtype",
+     .text = "Type of the ids in raw files, little-endian."},
+    {STRING(data.tokenizer), .initial = "", .also = "tokenizer_name tokenizer_path",
+     .text = "A tokenizer.json for text files. Unset: each byte is a token."},
+    {INT(data.doc_token), .initial = "-1", .min = -1, .max = IDS_MAX - 1,
+     .also = "eos_token_id eot_token eod_token bos_token_id",
+     .text = "Id of the token that stands between documents. -1: there is none."},
+    {BOOL(data.doc_mask), .initial = "false", .also = "reset_attention_mask intra_document_mask",
+     .text = "Whether attention stays inside a document."},
+    {LIST(data.loss_mask), .initial = "", .also = "label_mask eod_mask_loss",
+     .text =
+         "Files of one byte a token, one for each file of data.train: 0 leaves the token out of "
+         "the loss. Unset: every token counts."},
+
+    {INT(train.batch), .initial = "32", .unit = "sequences", .min = 1, .max = 1000000,
+     .also = "batch_size global_batch_size train_batch_size",
+     .text =
+         "Sequences of one step, over all ranks and micro-batches. Gradients are accumulated over "
+         "batch / (ranks x micro_batch) micro-batches, which must be whole."},
+    {INT(train.micro_batch), .initial = "auto", .unit = "sequences", .min = 1, .max = 1000000,
+     .may_be_auto = true, .also = "micro_batch_size per_device_train_batch_size device_batch_size",
+     .text = "Sequences that a rank computes at a time. auto: the most that fit and divide "
+             "train.batch."},
+    {INT(train.seq_len), .initial = "1024", .unit = "tokens", .min = 1, .max = 1 << 24,
+     .also = "block_size sequence_length context_length seq_length max_length",
+     .text = "Length of a sequence; at most what the model can take."},
+    {INT(train.steps), .initial = "1000", .unit = "steps", .min = 1, .max = COUNT_MAX,
+     .also = "max_steps max_iters train_iters num_iterations",
+     .text = "Optimiser steps of the run; a skipped one counts."},
+    {INT(train.seed), .initial = "1337", .min = 0, .max = INT64_MAX, .also = "random_seed",
+     .text = "Initial weights, sample order and rounding follow from it."},
+
+    {REAL(optim.lr), .initial = "3e-4", .low = 0, .high = 100, .also = "learning_rate max_lr",
+     .text = "Learning rate after warm-up: the schedule's highest."},
+    {REAL(optim.weight_decay), .initial = "0.1", .low = 0, .high = 100, .also = "wd",
+     .text = "AdamW's decoupled decay, a part of the weight per unit of learning rate; of matrices "
+             "alone."},
+    {REAL(optim.beta1), .initial = "0.9", .low = 0, .high = 1, .below_high = true,
+     .also = "adam_beta1 betas momentum", .text = "Decay of the mean of gradients."},
+    {REAL(optim.beta2), .initial = "0.95", .low = 0, .high = 1, .below_high = true,
+     .also = "adam_beta2", .text = "Decay of the mean of squared gradients."},
+    {REAL(optim.eps), .initial = "1e-8", .low = 1e-30, .high = 1,
+     .also = "adam_epsilon adam_eps epsilon",
+     .text = "Added to the root of the squared gradients' mean."},
+    {REAL(optim.clip), .initial = "1", .low = 0, .high = 1e30,
+     .also = "grad_clip max_grad_norm clip_grad gradient_clipping",
+     .text =
+         "Greatest norm of the whole gradient; a longer one is scaled down to it. 0: no clipping."},
+
+    {ENUM(schedule.kind), .initial = "cosine", .choices = schedule_kinds,
+     .also = "lr_scheduler_type scheduler lr_decay_style",
+     .text =
+         "How the learning rate goes down after warm-up. constant: not at all. cosine, linear: to "
+         "schedule.final over the rest of the run. wsd: constant, then linear to schedule.final in "
+         "the last part, schedule.decay."},
+    {INT(schedule.warmup), .initial = "0", .unit = "steps", .min = 0, .max = COUNT_MAX,
+     .also = "warmup_steps warmup_iters lr_warmup_iters num_warmup_steps",
+     .text = "Steps over which the learning rate rises from 0 in a line; at most train.steps."},
+    {REAL(schedule.decay), .initial = "0.2", .unit = "fraction of train.steps", .low = 0, .high = 1,
+     .also = "lr_decay_iters decay_steps",
+     .text = "wsd alone: the last part of the run, in which the learning rate goes down."},
+    {REAL(schedule.final), .initial = "0.1", .unit = "fraction of optim.lr", .low = 0, .high = 1,
+     .also = "min_lr final_lr min_lr_ratio", .text = "The learning rate at the end of the run."},
+
+    {DTYPE(precision.compute), .initial = "fp32", .choices = compute_dtypes,
+     .also = "dtype mixed_precision torch_dtype",
+     .text = "Type of the weights and activations in computing; sums, norms, softmax and loss are "
+             "fp32. fp16 turns loss scaling on."},
+    {DTYPE(precision.grads), .initial = "auto", .choices = grad_dtypes, .also = "grad_dtype",
+     .text = "Type that gradients are kept and accumulated in. auto: that of precision.compute."},
+    {REAL(precision.loss_scale.start), .initial = "65536", .low = 1e-6, .high = 1e12,
+     .also = "init_scale initial_scale_power initial_loss_scale",
+     .text = "fp16 alone: the loss is multiplied by it at first; a power of 2 keeps every bit."},
+    {REAL(precision.loss_scale.floor), .initial = "1", .low = 1e-6, .high = 1e12,
+     .also = "min_loss_scale min_scale", .text = "Halving on overflow stops here."},
+    {REAL(precision.loss_scale.ceiling), .initial = "16777216", .low = 1e-6, .high = 1e12,
+     .also = "max_loss_scale max_scale", .text = "Doubling stops here."},
+    {INT(precision.loss_scale.growth_interval), .initial = "2000", .unit = "steps", .min = 1,
+     .max = COUNT_MAX, .also = "loss_scale_window scale_window",
+     .text = "Steps without overflow after which the loss scale doubles."},
+
+    {ENUM(memory.recompute), .initial = "none", .choices = recomputes,
+     .also = "gradient_checkpointing activation_checkpointing recompute_granularity",
+     .text =
+         "What the backward pass computes again instead of keeping it, from least to most. none: "
+         "nothing. cheap: norms and activation functions. block: all of a block but its last "
+         "product."},
+    {INT(memory.head_chunk), .initial = "auto", .unit = "tokens", .min = 1, .max = 1 << 24,
+     .may_be_auto = true, .also = "loss_chunk_size",
+     .text = "Tokens whose logits are in memory at a time."},
+    {BYTES(memory.device_limit), .initial = "0", .min = 0, .max = INT64_C(1) << 46,
+     .also = "max_memory gpu_memory_limit",
+     .text = "Use no more of the device's memory than this. 0: all that is free."},
+
+    {INT(checkpoint.every), .initial = "1000", .unit = "steps", .min = 0, .max = COUNT_MAX,
+     .also = "save_steps save_interval save_every",
+     .text = "Steps between savings. 0: at the end alone."},
+
+    {INT(guard.max_skips), .initial = "50", .unit = "steps", .min = 1, .max = COUNT_MAX,
+     .also = "max_skipped_steps",
+     .text =
+         "That many steps skipped in a row, because gradients were infinite or NaN, end the run. "
+         "From 65536, fp16 needs 16 to come down to a loss scale of 1."},
+
+    {INT(eval.every), .initial = "0", .unit = "steps", .min = 0, .max = COUNT_MAX,
+     .also = "eval_steps eval_interval val_interval",
+     .text = "Steps between evaluations of the validation loss. 0: at the end alone."},
+    {INT(eval.batches), .initial = "0", .unit = "micro-batches", .min = 0, .max = COUNT_MAX,
+     .also = "eval_iters eval_batches",
+     .text = "Micro-batches of an evaluation. 0: the whole validation data, once."},
+
+    {INT(sample.every), .initial = "0", .unit = "steps", .min = 0, .max = COUNT_MAX,
+     .also = "sample_every generate_every",
+     .text = "Steps between samples of what the model writes. 0: never."},
+    {STRING(sample.prompt), .initial = "", .also = "start", .text = "What a sample goes on from."},
+    {INT(sample.tokens), .initial = "128", .unit = "tokens", .min = 1, .max = 1 << 20,
+     .also = "max_new_tokens max_tokens genT", .text = "Length of a sample."},
+
+    {INT(log.every), .initial = "10", .unit = "steps", .min = 1, .max = COUNT_MAX,
+     .also = "logging_steps log_interval",
+     .text = "Steps between lines of progress where there is no terminal. metrics.jsonl has every "
+             "step."},
+
+    {INT(cpu.threads), .initial = "0", .unit = "threads", .min = 0, .max = 1024,
+     .also = "num_threads n_threads omp_num_threads",
+     .text = "Threads that compute; their number changes no result. 0: one for each processor that "
+             "the process may use."},
+
+    {ENUM(device), .initial = "auto", .choices = devices,
+     .text = "Where to compute. auto: on a GPU if there is one, else on the processors."},
+};
+
+const int yk_config_n_keys = (int)(sizeof yk_config_keys / sizeof yk_config_keys[0]);
