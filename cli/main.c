@@ -1,0 +1,89 @@
+/* cli/main.c - the `yoke` program: finds the subcommand, and is the one place that ends the
+ * process.
+ *
+ * The exit status is that of the subcommand's status (runtime/base/status.h): 0 done, 1 failed
+ * while running, 2 wrong input, 75 stopped after saving.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "runtime/base/version.h"
+#include "runtime/base/words.h"
+
+typedef struct subcommand {
+    const char *name;
+    yk_status (*run)(int argc, char **argv);
+    const char *operands;
+    const char *text;
+    const char *example; /* one of the lines that `yoke` alone prints; NULL: none */
+} subcommand;
+
+static const subcommand subcommands[] = {
+    {"config", yk_cli_config, "[KEY]", "every key: type, unit, default, range, meaning",
+     "yoke config train"},
+};
+#define N_SUBCOMMANDS (int)(sizeof subcommands / sizeof subcommands[0])
+
+static void print_examples(void)
+{
+    for (int i = 0; i < N_SUBCOMMANDS; i++) {
+        const subcommand *s = &subcommands[i];
+        if (s->example) printf("%-52s %s\n", s->example, s->text);
+    }
+}
+
+static void print_help(void)
+{
+    printf("yoke %s - trains transformer language models\n\nusage: yoke COMMAND ...\n\n",
+           YK_VERSION);
+    for (int i = 0; i < N_SUBCOMMANDS; i++) {
+        const subcommand *s = &subcommands[i];
+        char left[64];
+        snprintf(left, sizeof left, "%s %s", s->name, s->operands);
+        printf("  %-40s %s\n", left, s->text);
+    }
+    printf(
+        "\n`yoke COMMAND --help` says more of each. Exit status: 0 done, 1 failed while running,\n"
+        "2 wrong input, 75 stopped on a signal after saving.\n");
+}
+
+static yk_status fail_unknown(const char *word)
+{
+    const char *names[N_SUBCOMMANDS];
+    char shown[YK_SHOWN_MAX];
+    for (int i = 0; i < N_SUBCOMMANDS; i++) names[i] = subcommands[i].name;
+    return yk_fail(YK_EINVAL, yk_word_show(word, shown),
+                   "there is no such command; the nearest is `yoke %s` (`yoke --help` lists all)",
+                   names[yk_word_nearest(word, names, N_SUBCOMMANDS)]);
+}
+
+static yk_status run(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_examples();
+        return YK_OK;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        print_help();
+        return YK_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("yoke %s\n", YK_VERSION);
+        return YK_OK;
+    }
+    for (int i = 0; i < N_SUBCOMMANDS; i++)
+        if (strcmp(argv[1], subcommands[i].name) == 0)
+            return subcommands[i].run(argc - 1, argv + 1);
+    return fail_unknown(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    yk_status status = run(argc, argv);
+    if (status == YK_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        status = yk_fail(YK_EIO, "standard output", "cannot be written: %s", strerror(errno));
+    return yk_status_exit_code(status);
+}

@@ -1,0 +1,224 @@
+/* cli/options.c - options by table: one loop over the words, one function a kind of word. */
+#include "cli/options.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/number.h"
+#include "runtime/base/version.h"
+#include "runtime/base/words.h"
+
+#define MAX_OPTIONS 64
+
+/* Where the reading is. */
+typedef struct words {
+    const yk_cli_command *command;
+    char **argv;
+    int argc, at;          /* argv[at] is the word under way */
+    const char **operands; /* (max_operands) */
+    int n_operands;
+    bool only_operands; /* after -- */
+    bool done;
+} words;
+
+/* ---- help --------------------------------------------------------------------------------- */
+
+static void print_option(const yk_cli_option *o)
+{
+    char left[64];
+    int n = snprintf(left, sizeof left, "  --%s%s%s", o->name, o->value ? " " : "",
+                     o->value ? o->value : "");
+    if (o->letter) snprintf(left + n, sizeof left - (size_t)n, ", -%c", o->letter);
+    printf("%-28s%s%s\n", left, strlen(left) > 27 ? "  " : "", o->text);
+}
+
+static void print_help(const yk_cli_command *c)
+{
+    printf("usage: yoke %s%s%s%s\n\n%s\n", c->name, c->operands[0] ? " " : "", c->operands,
+           c->n_options ? " [OPTION]..." : "", c->text);
+    if (c->example) printf("\nexample:\n  %s\n", c->example);
+    printf("\noptions:\n");
+    for (int i = 0; i < c->n_options; i++) print_option(&c->options[i]);
+    printf("%-28sprint this\n", "  --help, -h");
+    printf("%-28sprint the version\n", "  --version");
+}
+
+/* ---- options ------------------------------------------------------------------------------ */
+
+__attribute__((format(printf, 2, 3))) static yk_status fail(const yk_cli_command *c,
+                                                            const char *why, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, why);
+    vsnprintf(text, sizeof text, why, args);
+    va_end(args);
+    return yk_fail(YK_EINVAL, c->name, "%s", text);
+}
+
+static const yk_cli_option *find(const yk_cli_command *c, const char *name, size_t length)
+{
+    for (int i = 0; i < c->n_options; i++)
+        if (strlen(c->options[i].name) == length && memcmp(c->options[i].name, name, length) == 0)
+            return &c->options[i];
+    return NULL;
+}
+
+static yk_status fail_unknown(const yk_cli_command *c, const char *word)
+{
+    const char *names[MAX_OPTIONS + 2] = {"help", "version"};
+    char shown[YK_SHOWN_MAX];
+    int n = 2;
+    for (int i = 0; i < c->n_options && i < MAX_OPTIONS; i++) names[n++] = c->options[i].name;
+    return fail(c, "there is no option %s; the nearest is --%s (`yoke %s --help` lists all)",
+                yk_word_show(word, shown),
+                names[yk_word_nearest(word + strspn(word, "-"), names, n)], c->name);
+}
+
+static yk_status fail_range(const yk_cli_command *c, const yk_cli_option *o, const char *value,
+                            const char *why)
+{
+    char shown[YK_SHOWN_MAX], low[YK_NUMBER_MAX], high[YK_NUMBER_MAX];
+    if (o->type == YK_CLI_INT) {
+        snprintf(low, sizeof low, "%" PRId64, o->min);
+        snprintf(high, sizeof high, "%" PRId64, o->max);
+    } else {
+        yk_number_write_real(o->low, low);
+        yk_number_write_real(o->high, high);
+    }
+    return fail(c, "--%s: %s %s; give a %snumber, %s to %s", o->name, yk_word_show(value, shown),
+                why, o->type == YK_CLI_INT ? "whole " : "", low, high);
+}
+
+static yk_status set_int(const yk_cli_command *c, const yk_cli_option *o, const char *value)
+{
+    int64_t number = 0;
+    const char *why = yk_number_read_int(value, &number);
+    if (!why && (number < o->min || number > o->max)) why = "is out of range";
+    if (why) return fail_range(c, o, value, why);
+    *(int64_t *)o->out = number;
+    return YK_OK;
+}
+
+static yk_status set_real(const yk_cli_command *c, const yk_cli_option *o, const char *value)
+{
+    double number = 0;
+    const char *why = yk_number_read_real(value, &number);
+    if (!why && (number < o->low || number > o->high)) why = "is out of range";
+    if (why) return fail_range(c, o, value, why);
+    *(double *)o->out = number;
+    return YK_OK;
+}
+
+static yk_status add_to_list(const yk_cli_command *c, const yk_cli_option *o, const char *value)
+{
+    yk_cli_list *list = o->out;
+    if (list->n_items == YK_CLI_LIST_MAX)
+        return fail(c, "--%s: given more than %d times; write them into a file", o->name,
+                    YK_CLI_LIST_MAX);
+    list->items[list->n_items++] = value;
+    return YK_OK;
+}
+
+static yk_status set(const yk_cli_command *c, const yk_cli_option *o, const char *value)
+{
+    switch (o->type) {
+    case YK_CLI_SWITCH:
+        *(bool *)o->out = true;
+        return YK_OK;
+    case YK_CLI_TEXT:
+        *(const char **)o->out = value;
+        return YK_OK;
+    case YK_CLI_LIST:
+        return add_to_list(c, o, value);
+    case YK_CLI_INT:
+        return set_int(c, o, value);
+    case YK_CLI_REAL:
+        return set_real(c, o, value);
+    }
+    return YK_OK;
+}
+
+/* ---- words -------------------------------------------------------------------------------- */
+
+/* An option whose value, if any came with the word, is `value`; else the next word is. */
+static yk_status take_option(words *w, const yk_cli_option *o, const char *value)
+{
+    if (o->type == YK_CLI_SWITCH && value)
+        return fail(w->command, "--%s takes no value; write it alone", o->name);
+    if (o->type != YK_CLI_SWITCH && !value) {
+        if (w->at + 1 == w->argc)
+            return fail(w->command, "--%s: its value is missing; write --%s %s", o->name, o->name,
+                        o->value);
+        value = w->argv[++w->at];
+    }
+    return set(w->command, o, value);
+}
+
+static yk_status take_long(words *w, const char *word)
+{
+    const char *name = word + 2;
+    size_t length = strcspn(name, "=");
+    const yk_cli_option *o = find(w->command, name, length);
+    if (o) return take_option(w, o, name[length] == '=' ? name + length + 1 : NULL);
+    if (strcmp(name, "help") == 0) {
+        print_help(w->command);
+        w->done = true;
+        return YK_OK;
+    }
+    if (strcmp(name, "version") == 0) {
+        printf("yoke %s\n", YK_VERSION);
+        w->done = true;
+        return YK_OK;
+    }
+    return fail_unknown(w->command, word);
+}
+
+/* -n 4 or -n4 */
+static yk_status take_short(words *w, const char *word)
+{
+    if (strcmp(word, "-h") == 0) return take_long(w, "--help");
+    for (int i = 0; i < w->command->n_options; i++) {
+        const yk_cli_option *o = &w->command->options[i];
+        if (o->letter == word[1]) return take_option(w, o, word[2] ? word + 2 : NULL);
+    }
+    return fail_unknown(w->command, word);
+}
+
+static yk_status take_operand(words *w, const char *word)
+{
+    char shown[YK_SHOWN_MAX];
+    if (w->n_operands == w->command->max_operands)
+        return fail(w->command, "%s is one word too many; the usage is: yoke %s %s",
+                    yk_word_show(word, shown), w->command->name, w->command->operands);
+    w->operands[w->n_operands++] = word;
+    return YK_OK;
+}
+
+static yk_status take(words *w)
+{
+    const char *word = w->argv[w->at];
+    if (w->only_operands || word[0] != '-' || word[1] == '\0') return take_operand(w, word);
+    if (strcmp(word, "--") == 0) {
+        w->only_operands = true;
+        return YK_OK;
+    }
+    return word[1] == '-' ? take_long(w, word) : take_short(w, word);
+}
+
+yk_status yk_cli_parse(const yk_cli_command *command, int argc, char **argv,
+                       const char **operands_out, int *n_operands_out, bool *done_out)
+{
+    words w = {.command = command, .argv = argv, .argc = argc, .operands = operands_out};
+    for (int i = 0; i < command->max_operands; i++) operands_out[i] = NULL;
+    for (w.at = 1; w.at < argc && !w.done; w.at++) YK_TRY(take(&w));
+    if (!w.done && w.n_operands < command->min_operands)
+        return fail(command, "%s is missing; the usage is: yoke %s %s",
+                    w.n_operands == 0 ? command->operands : "a word", command->name,
+                    command->operands);
+    *n_operands_out = w.n_operands;
+    *done_out = w.done;
+    return YK_OK;
+}
