@@ -5,8 +5,7 @@ JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE_ARGS ?=
 GENERATOR  := $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
 FORMAT     ?= $(or $(shell command -v clang-format-14 2>/dev/null),clang-format)
-SOURCES     = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' \
-                  ':!tests/tree/bad')
+SOURCES     = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh')
 
 .PHONY: all configure test demo bench format format-check asan gpu-test bundle clean help
 
