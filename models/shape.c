@@ -183,6 +183,36 @@ static yk_status check_size(const char *source, const char *what, int64_t value,
                    max);
 }
 
+static yk_status check_llama3(const yk_model_shape *s, const char *source)
+{
+    if (s->rope_scaling != YK_ROPE_LLAMA3) return YK_OK;
+    double low = s->rope_low_freq_factor, high = s->rope_high_freq_factor;
+    if (!(low > 0 && high > low))
+        return yk_fail(YK_EINVAL, source,
+                       "the RoPE scaling's low_freq_factor is %g and its high_freq_factor %g; the "
+                       "first must be over 0 and under the second",
+                       low, high);
+    return check_size(source, "the RoPE scaling's original length", s->rope_original_seq_len,
+                      1 << 24);
+}
+
+/* What the family's files cannot say is not offered. */
+static yk_status check_gpt2(const yk_model_shape *s, const char *source)
+{
+    if (s->family != YK_FAMILY_GPT2) return YK_OK;
+    if (s->kv_heads != s->heads)
+        return yk_fail(YK_EINVAL, source,
+                       "%" PRId64 " key-value heads for %" PRId64
+                       " heads: GPT-2 has as many; leave kv_heads out, or choose another family",
+                       s->kv_heads, s->heads);
+    if (s->heads * s->head_size != s->width)
+        return yk_fail(YK_EINVAL, source,
+                       "%" PRId64 " heads of %" PRId64 " are not the width %" PRId64
+                       ": GPT-2 needs that; leave head_size out, or choose another family",
+                       s->heads, s->head_size, s->width);
+    return YK_OK;
+}
+
 yk_status yk_model_shape_check(yk_model_shape *s, const char *source)
 {
     YK_TRY(check_size(source, "layers", s->layers, 4096));
@@ -216,6 +246,8 @@ yk_status yk_model_shape_check(yk_model_shape *s, const char *source)
     if (s->rope_scaling != YK_ROPE_PLAIN && !(s->rope_factor >= 1 && s->rope_factor < 1e6))
         return yk_fail(YK_EINVAL, source, "the RoPE scaling factor is %g; it must be 1 or more",
                        s->rope_factor);
+    YK_TRY(check_llama3(s, source));
+    YK_TRY(check_gpt2(s, source));
     s->vocab_rows = yk_round_up(s->vocab, VOCAB_UNIT);
     return YK_OK;
 }
