@@ -259,8 +259,8 @@ static yk_status locate(const yk_store *st, yk_store_state state, int param, int
 yk_status yk_store_read(yk_store *st, yk_store_state state, int param, int64_t begin, int64_t n,
                         float *values_out, yk_stream *stream)
 {
-    void *data;
-    yk_dtype dtype;
+    void *data = NULL;
+    yk_dtype dtype = YK_F32;
     YK_TRY(locate(st, state, param, begin, n, &data, &dtype));
     YK_TRY(yk_copy(stream, values_out, data, n * yk_dtype_bytes(dtype), YK_COPY_DEVICE_TO_HOST));
     YK_TRY(yk_stream_synchronize(stream));
@@ -293,8 +293,8 @@ static yk_status write_converted(void *data, yk_dtype dtype, int64_t n, const fl
 yk_status yk_store_write(yk_store *st, yk_store_state state, int param, int64_t begin, int64_t n,
                          const float *values, yk_stream *stream)
 {
-    void *data;
-    yk_dtype dtype;
+    void *data = NULL;
+    yk_dtype dtype = YK_F32;
     YK_TRY(locate(st, state, param, begin, n, &data, &dtype));
     if (dtype != YK_F32) return write_converted(data, dtype, n, values, stream);
     YK_TRY(yk_copy(stream, data, values, n * 4, YK_COPY_HOST_TO_DEVICE));
