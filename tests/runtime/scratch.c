@@ -1,0 +1,88 @@
+/* tests/runtime/scratch.c - see scratch.h. */
+#include "tests/runtime/scratch.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/base/status.h"
+
+void scratch_make(char dir[SCRATCH_PATH])
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(dir, SCRATCH_PATH, "%s/yoke-test-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
+    YK_CHECK(mkdtemp(dir) != NULL);
+}
+
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+{
+    (void)st;
+    (void)kind;
+    (void)ftw;
+    return remove(path);
+}
+
+void scratch_remove(const char *dir)
+{
+    nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+const char *scratch_path(char path[SCRATCH_PATH], const char *dir, const char *name)
+{
+    YK_CHECK(snprintf(path, SCRATCH_PATH, "%s/%s", dir, name) < SCRATCH_PATH);
+    return path;
+}
+
+const char *scratch_write(char path[SCRATCH_PATH], const char *dir, const char *name,
+                          const void *data, int64_t bytes)
+{
+    FILE *f = fopen(scratch_path(path, dir, name), "wb");
+    YK_CHECK(f != NULL);
+    YK_CHECK(bytes == 0 || fwrite(data, 1, (size_t)bytes, f) == (size_t)bytes);
+    YK_CHECK(fclose(f) == 0);
+    return path;
+}
+
+int scratch_count(const char *dir)
+{
+    DIR *d = opendir(dir);
+    YK_CHECK(d != NULL);
+    int n = 0;
+    while (readdir(d)) n++;
+    closedir(d);
+    return n - 2;
+}
+
+int scratch_stderr_begin(void)
+{
+    int saved = dup(2), file = memfd_create("stderr", MFD_CLOEXEC);
+    YK_CHECK(saved >= 0 && file >= 0);
+    fflush(stderr);
+    dup2(file, 2);
+    close(file);
+    return saved;
+}
+
+char *scratch_stderr_end(int saved)
+{
+    fflush(stderr);
+    off_t n = lseek(2, 0, SEEK_END);
+    char *text = calloc(1, (size_t)n + 1);
+    YK_CHECK(text && pread(2, text, (size_t)n, 0) == n);
+    dup2(saved, 2);
+    close(saved);
+    return text;
+}
+
+bool scratch_is_one_line(const char *text, const char *part)
+{
+    const char *end = strchr(text, '\n');
+    bool one = strncmp(text, "yoke: ", 6) == 0 && end && !end[1] && strstr(text, part);
+    if (!one) fprintf(stderr, "expected one line with '%s', got:\n%s\n", part, text);
+    return one;
+}
