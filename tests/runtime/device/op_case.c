@@ -1,0 +1,409 @@
+/* tests/runtime/device/op_case.c - buffers between guard zones, and the comparison. */
+#include "tests/runtime/device/op_case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GUARD_BYTES 256
+#define GUARD_BYTE  0xa5
+#define NAN_BYTE    0xff /* every dtype's NaN, and a double's; -1 as an integer */
+
+static bool on_cuda(void)
+{
+    const char *name = getenv("YK_TEST_DEVICE");
+    return name && strcmp(name, "cuda") == 0;
+}
+
+static yk_status open_device(int threads, yk_device **device_out)
+{
+    return on_cuda() ? yk_device_open_cuda(0, device_out) : yk_device_open_cpu(threads, device_out);
+}
+
+int op_device_missing(void)
+{
+    yk_device *d;
+    if (open_device(1, &d) != YK_OK) return 77;
+    yk_device_close(d);
+    return 0;
+}
+
+/* ---- the case ----------------------------------------------------------------------------- */
+
+void op_case_open(op_case *c, int threads, uint64_t seed)
+{
+    *c = (op_case){.seed = seed, .random = seed, .digest = 14695981039346656037u};
+    yk_device_spec spec;
+    assert_int_equal(open_device(threads, &c->device), YK_OK);
+    assert_int_equal(yk_stream_create(c->device, "test", &c->stream), YK_OK);
+    assert_int_equal(yk_device_spec_find(on_cuda() ? "h200" : "cpu", &spec), YK_OK);
+    assert_int_equal(yk_device_open_dry(&spec, &c->dry), YK_OK);
+    assert_int_equal(yk_stream_create(c->dry, "dry", &c->dry_stream), YK_OK);
+}
+
+static void release_workspace(op_case *c)
+{
+    if (c->lent_bytes > 0)
+        yk_device_free(c->device, YK_MEMORY_DEVICE, c->lent_bytes + 2 * GUARD_BYTES, c->lent);
+    c->lent_bytes = 0;
+    yk_stream_set_workspace(c->stream, NULL, 0);
+}
+
+static int64_t allocation_bytes(const op_buffer *b)
+{
+    return b->bytes + 2 * GUARD_BYTES;
+}
+
+static void release_buffers(op_case *c)
+{
+    for (int i = 0; i < c->n_buffers; i++) {
+        op_buffer *b = &c->buffers[i];
+        yk_device_free(c->device, YK_MEMORY_DEVICE, allocation_bytes(b), b->memory);
+        free(b->host);
+        free(b->value);
+        free(b->got);
+    }
+    for (int i = 0; i < c->n_outs; i++) free(c->outs[i]);
+    c->n_buffers = c->n_outs = 0;
+    release_workspace(c);
+}
+
+void op_case_close(op_case *c)
+{
+    release_buffers(c);
+    yk_stream_destroy(c->stream);
+    yk_stream_destroy(c->dry_stream);
+    yk_device_close(c->device);
+    yk_device_close(c->dry);
+}
+
+static uint64_t fresh_seed(void)
+{
+    const char *given = getenv("YK_TEST_SEED");
+    if (given) return strtoull(given, NULL, 0);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec + (uint64_t)getpid();
+}
+
+int op_case_setup(void **state)
+{
+    op_case *c = calloc(1, sizeof *c);
+    if (!c) return -1;
+    op_case_open(c, 3, fresh_seed());
+    print_message("YK_TEST_SEED=%llu\n", (unsigned long long)c->seed);
+    *state = c;
+    return 0;
+}
+
+int op_case_teardown(void **state)
+{
+    op_case *c = *state;
+    if (c->worst > 0)
+        print_message("largest error: %.3f of its bound, at %s\n", c->worst, c->worst_at);
+    op_case_close(c);
+    free(c);
+    return 0;
+}
+
+void op_case_begin(op_case *c, yk_dtype t, const char *label, ...)
+{
+    release_buffers(c);
+    va_list list;
+    va_start(list, label);
+    int used = snprintf(c->label, sizeof c->label, "%s ", yk_dtype_name(t));
+    vsnprintf(c->label + used, sizeof c->label - (size_t)used, label, list);
+    va_end(list);
+    /* A GPU's products round operands made inside an operation to the stored type, and add with
+     * truncation. */
+    c->arith = (oracle_arith){.eps = 0x1p-24};
+    if (on_cuda() && t != YK_F32)
+        c->arith = (oracle_arith){.eps = 0x1p-23, .operand = 2 * oracle_unit_roundoff(t)};
+    /* A fresh dry stream counts this case's workspace alone. */
+    yk_stream_destroy(c->dry_stream);
+    assert_int_equal(yk_stream_create(c->dry, "dry", &c->dry_stream), YK_OK);
+}
+
+/* ---- random numbers ----------------------------------------------------------------------- */
+
+/* Steele, Lea and Flood 2014: SplitMix64. */
+uint64_t op_random(op_case *c)
+{
+    uint64_t z = c->random += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+int64_t op_random_below(op_case *c, int64_t n)
+{
+    return (int64_t)(op_random(c) % (uint64_t)n);
+}
+
+static double op_random_unit(op_case *c)
+{
+    return ((double)(op_random(c) >> 11) + 0.5) * 0x1p-53;
+}
+
+double op_random_normal(op_case *c)
+{
+    double radius = sqrt(-2 * log(op_random_unit(c)));
+    return radius * cos(6.283185307179586 * op_random_unit(c));
+}
+
+/* ---- buffers ------------------------------------------------------------------------------ */
+
+static void copy_or_fail(op_case *c, void *dst, const void *src, int64_t bytes, yk_copy_kind kind)
+{
+    assert_int_equal(yk_copy(c->stream, dst, src, bytes, kind), YK_OK);
+    assert_int_equal(yk_stream_synchronize(c->stream), YK_OK);
+}
+
+static op_buffer *new_buffer(op_case *c, op_role role, yk_dtype t, int64_t n, int64_t bytes)
+{
+    assert_true(c->n_buffers < OP_MAX_BUFFERS);
+    op_buffer *b = &c->buffers[c->n_buffers++];
+    *b = (op_buffer){.role = role, .dtype = t, .n = n, .bytes = bytes};
+    assert_int_equal(yk_device_alloc(c->device, YK_MEMORY_DEVICE, allocation_bytes(b), &b->memory),
+                     YK_OK);
+    b->data = (uint8_t *)b->memory + GUARD_BYTES;
+    b->host = malloc((size_t)allocation_bytes(b));
+    b->value = calloc((size_t)n + 1, sizeof *b->value);
+    b->got = calloc((size_t)n + 1, sizeof *b->got);
+    assert_true(b->host && b->value && b->got);
+    memset(b->host, GUARD_BYTE, (size_t)allocation_bytes(b));
+    memset(b->host + GUARD_BYTES, NAN_BYTE, (size_t)bytes);
+    return b;
+}
+
+static void upload(op_case *c, const op_buffer *b)
+{
+    copy_or_fail(c, b->memory, b->host, allocation_bytes(b), YK_COPY_HOST_TO_DEVICE);
+}
+
+op_buffer *op_given(op_case *c, op_role role, yk_dtype t, int64_t n, const double *values)
+{
+    op_buffer *b = new_buffer(c, role, t, n, n * yk_dtype_bytes(t));
+    for (int64_t i = 0; i < n; i++) {
+        b->value[i] = values[i];
+        oracle_encode(t, values[i], b->host + GUARD_BYTES + i * yk_dtype_bytes(t));
+    }
+    upload(c, b);
+    return b;
+}
+
+static op_buffer *normal_buffer(op_case *c, op_role role, yk_dtype t, int64_t n, double scale)
+{
+    double *values = calloc((size_t)n + 1, sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < n; i++) values[i] = oracle_round(t, op_random_normal(c) * scale);
+    op_buffer *b = op_given(c, role, t, n, values);
+    free(values);
+    return b;
+}
+
+op_buffer *op_input(op_case *c, yk_dtype t, int64_t n, double scale)
+{
+    return normal_buffer(c, OP_INPUT, t, n, scale);
+}
+
+op_buffer *op_inout(op_case *c, yk_dtype t, int64_t n, double scale)
+{
+    return normal_buffer(c, OP_INOUT, t, n, scale);
+}
+
+op_buffer *op_integers(op_case *c, int64_t n, const int32_t *values)
+{
+    op_buffer *b = new_buffer(c, OP_INPUT, YK_I32, n, 4 * n);
+    memcpy(b->host + GUARD_BYTES, values, (size_t)(4 * n));
+    upload(c, b);
+    return b;
+}
+
+op_buffer *op_indices(op_case *c, int64_t n, int64_t below)
+{
+    int32_t *values = calloc((size_t)n + 1, sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < n; i++) values[i] = (int32_t)op_random_below(c, below);
+    op_buffer *b = op_integers(c, n, values);
+    free(values);
+    return b;
+}
+
+const int32_t *op_ints(const op_buffer *b)
+{
+    return (const int32_t *)(const void *)(b->host + GUARD_BYTES);
+}
+
+op_buffer *op_output(op_case *c, yk_dtype t, int64_t n)
+{
+    op_buffer *b = new_buffer(c, OP_OUTPUT, t, n, n * yk_dtype_bytes(t));
+    upload(c, b);
+    return b;
+}
+
+op_buffer *op_gradient(op_case *c, yk_dtype t, int64_t n, bool accumulate)
+{
+    return accumulate ? op_inout(c, t, n, 1) : op_output(c, t, n);
+}
+
+op_buffer *op_step_values(op_case *c, const yk_step_values *values)
+{
+    op_buffer *b = new_buffer(c, OP_INOUT, YK_I32, 0, sizeof *values);
+    memcpy(b->host + GUARD_BYTES, values, sizeof *values);
+    upload(c, b);
+    return b;
+}
+
+yk_step_values op_step_values_got(const op_buffer *b)
+{
+    yk_step_values values;
+    memcpy(&values, b->host + GUARD_BYTES, sizeof values);
+    return values;
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+void op_lend_workspace(op_case *c)
+{
+    release_workspace(c);
+    int64_t bytes = yk_stream_workspace_high(c->dry_stream);
+    if (bytes == 0) return;
+    void *memory;
+    size_t all = (size_t)bytes + 2 * GUARD_BYTES;
+    assert_int_equal(yk_device_alloc(c->device, YK_MEMORY_DEVICE, (int64_t)all, &memory), YK_OK);
+    c->lent = memory;
+    c->lent_bytes = bytes;
+    uint8_t *image = malloc(all);
+    assert_non_null(image);
+    memset(image, GUARD_BYTE, all);
+    memset(image + GUARD_BYTES, NAN_BYTE, (size_t)bytes);
+    copy_or_fail(c, memory, image, (int64_t)all, YK_COPY_HOST_TO_DEVICE);
+    free(image);
+    yk_stream_set_workspace(c->stream, c->lent + GUARD_BYTES, bytes);
+}
+
+static void check_guard(const op_case *c, const uint8_t *guard, const char *where)
+{
+    for (int i = 0; i < GUARD_BYTES; i++)
+        if (guard[i] != GUARD_BYTE)
+            fail_msg("%s: written outside %s, guard byte %d", c->label, where, i);
+}
+
+static void check_workspace(op_case *c)
+{
+    if (c->lent_bytes == 0) return;
+    uint8_t guards[2][GUARD_BYTES];
+    for (int i = 0; i < 2; i++) {
+        const uint8_t *at = c->lent + (i == 0 ? 0 : GUARD_BYTES + c->lent_bytes);
+        copy_or_fail(c, guards[i], at, GUARD_BYTES, YK_COPY_DEVICE_TO_HOST);
+        check_guard(c, guards[i], i == 0 ? "the workspace, before it" : "the workspace, behind it");
+    }
+}
+
+static void digest_bytes(op_case *c, const uint8_t *bytes, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) c->digest = (c->digest ^ bytes[i]) * 1099511628211u;
+}
+
+static void collect(op_case *c, op_buffer *b, int index)
+{
+    char where[40];
+    uint8_t *image = malloc((size_t)allocation_bytes(b));
+    assert_non_null(image);
+    copy_or_fail(c, image, b->memory, allocation_bytes(b), YK_COPY_DEVICE_TO_HOST);
+    bool same = memcmp(image + GUARD_BYTES, b->host + GUARD_BYTES, (size_t)b->bytes) == 0;
+    memcpy(b->host, image, (size_t)allocation_bytes(b));
+    free(image);
+    snprintf(where, sizeof where, "buffer %d of the case", index);
+    check_guard(c, b->host, where);
+    check_guard(c, b->host + GUARD_BYTES + b->bytes, where);
+    if (b->role == OP_INPUT && !same) fail_msg("%s: input %d was changed", c->label, index);
+    if (b->role != OP_INPUT) digest_bytes(c, b->host + GUARD_BYTES, b->bytes);
+    for (int64_t i = 0; b->dtype != YK_I32 && i < b->n; i++)
+        b->got[i] = oracle_decode(b->dtype, b->host + GUARD_BYTES + i * yk_dtype_bytes(b->dtype));
+}
+
+void op_collect(op_case *c)
+{
+    assert_int_equal(yk_stream_synchronize(c->stream), YK_OK);
+    for (int i = 0; i < c->n_buffers; i++) collect(c, &c->buffers[i], i);
+    check_workspace(c);
+}
+
+/* ---- comparing ---------------------------------------------------------------------------- */
+
+oracle_out op_out(op_case *c, int64_t n)
+{
+    oracle_out out;
+    assert_true(c->n_outs + 2 <= 2 * OP_MAX_BUFFERS);
+    out.value = calloc((size_t)n + 1, sizeof *out.value);
+    out.bound = calloc((size_t)n + 1, sizeof *out.bound);
+    assert_true(out.value && out.bound);
+    c->outs[c->n_outs++] = out.value;
+    c->outs[c->n_outs++] = out.bound;
+    return out;
+}
+
+static void expect_number(op_case *c, const char *name, int64_t i, yk_dtype t, double got,
+                          double want, double bound)
+{
+    double allowed = oracle_stored_bound(t, want, bound), error = fabs(got - want);
+    if (bound == 0) {
+        double exact = oracle_round(t, want);
+        if (got == exact || (isnan(got) && isnan(exact))) return;
+        fail_msg("%s: %s[%lld] is %.9g and not %.9g to the bit", c->label, name, (long long)i, got,
+                 exact);
+    }
+    if (isinf(got) && isinf(oracle_round(t, want + copysign(allowed, got)))) return;
+    if (!(error <= allowed))
+        fail_msg("%s: %s[%lld] is %.9g, should be %.9g within %.3g, off by %.3g", c->label, name,
+                 (long long)i, got, want, allowed, error);
+    if (error / allowed > c->worst) {
+        c->worst = error / allowed;
+        snprintf(c->worst_at, sizeof c->worst_at, "%s: %s", c->label, name);
+    }
+}
+
+void op_expect(op_case *c, const op_buffer *b, const char *name, oracle_out want)
+{
+    for (int64_t i = 0; i < b->n; i++)
+        expect_number(c, name, i, b->dtype, b->got[i], want.value[i], want.bound[i]);
+}
+
+void op_expect_equal(op_case *c, const op_buffer *a, const op_buffer *b, const char *name)
+{
+    assert_int_equal(a->bytes, b->bytes);
+    for (int64_t i = 0; i < a->bytes; i++)
+        if (a->host[GUARD_BYTES + i] != b->host[GUARD_BYTES + i])
+            fail_msg("%s: %s differs in bits at byte %lld", c->label, name, (long long)i);
+}
+
+void op_expect_unchanged(op_case *c, const op_buffer *b, const char *name)
+{
+    for (int64_t i = 0; i < b->n; i++)
+        if (memcmp(&b->got[i], &b->value[i], sizeof(double)) != 0)
+            fail_msg("%s: %s[%lld] became %.9g from %.9g", c->label, name, (long long)i, b->got[i],
+                     b->value[i]);
+}
+
+static uint64_t digest_of(void (*family)(op_case *c), int threads, uint64_t seed)
+{
+    op_case c;
+    op_case_open(&c, threads, seed);
+    family(&c);
+    op_case_close(&c);
+    return c.digest;
+}
+
+void op_expect_same_bits_again(void (*family)(op_case *c))
+{
+    uint64_t seed = fresh_seed(), first = digest_of(family, 1, seed);
+    print_message("YK_TEST_SEED=%llu\n", (unsigned long long)seed);
+    for (int threads = 2; threads <= (on_cuda() ? 2 : 4); threads++)
+        if (digest_of(family, threads, seed) != first)
+            fail_msg("%d threads give other bits than 1 does", threads);
+}

@@ -1,0 +1,384 @@
+/* tests/runtime/device/test_dry.c - the device that counts: bytes, operations and time by hand.
+ *
+ * The device has round rates: fp32 products 1e9, bf16 2e9, attention half of that, memory 1e6
+ * bytes/s, the host's link 1e5, and 1 ms an operation, so that every time can be read off.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/device/ops.h"
+
+static const yk_device_spec round_rates = {.name = "round",
+                                           .kind = YK_DEVICE_CUDA,
+                                           .memory_bytes = 1 << 20,
+                                           .matmul_flops = {1e9, 2e9, 4e9},
+                                           .attention_flops = {5e8, 1e9, 2e9},
+                                           .memory_rate = 1e6,
+                                           .host_link_rate = 1e5,
+                                           .launch_s = 1e-3};
+
+typedef struct bench {
+    yk_device *device;
+    yk_stream *a, *b;
+    yk_event *event;
+} bench;
+
+static bench open_bench(yk_device_spec spec)
+{
+    bench x;
+    assert_int_equal(yk_device_open_dry(&spec, &x.device), YK_OK);
+    assert_int_equal(yk_stream_create(x.device, "compute", &x.a), YK_OK);
+    assert_int_equal(yk_stream_create(x.device, "gather", &x.b), YK_OK);
+    assert_int_equal(yk_event_create(x.device, &x.event), YK_OK);
+    return x;
+}
+
+static void close_bench(bench x)
+{
+    yk_event_destroy(x.event);
+    yk_stream_destroy(x.a);
+    yk_stream_destroy(x.b);
+    yk_device_close(x.device);
+}
+
+/* Some memory of the device; nobody looks at it. */
+static void *memory_of(bench x)
+{
+    void *memory;
+    assert_int_equal(yk_device_alloc(x.device, YK_MEMORY_DEVICE, 4096, &memory), YK_OK);
+    return memory;
+}
+
+static void expect_near(double got, double want)
+{
+    if (!(fabs(got - want) <= 1e-12 * fabs(want))) fail_msg("%.15g should be %.15g", got, want);
+}
+
+/* ---- time and counts ---------------------------------------------------------------------- */
+
+static yk_linear_forward_args product_of(void *p, yk_dtype t, int64_t m, int64_t n, int64_t k)
+{
+    return (yk_linear_forward_args){
+        .y = p, .x = p, .w = p, .bias = p, .m = m, .n = n, .k = k, .dtype = t};
+}
+
+static void a_sequence_has_the_time_and_counts_of_its_parts(void **state)
+{
+    (void)state;
+    bench x = open_bench(round_rates);
+    void *p = memory_of(x);
+
+    /* 2*200*300*500 = 6e7 operations at 1e9: 60 ms. Bytes 4*(100,000 + 150,000 + 60,000 + 300) =
+     * 1,241,200 at 1e6: 1.2412 s, which is more. */
+    yk_linear_forward_args a = product_of(p, YK_F32, 200, 300, 500);
+    assert_int_equal(yk_linear_forward(x.a, &a), YK_OK);
+    expect_near(yk_stream_now(x.a), 1.2412 + 0.001);
+
+    /* At 1e3 times the memory rate, the operations are what is left. */
+    yk_device_spec fast = round_rates;
+    fast.memory_rate = 1e9;
+    bench y = open_bench(fast);
+    assert_int_equal(yk_linear_forward(y.a, &a), YK_OK);
+    expect_near(yk_stream_now(y.a), 0.060 + 0.001);
+    a.dtype = YK_BF16;
+    assert_int_equal(yk_linear_forward(y.a, &a), YK_OK);
+    expect_near(yk_stream_now(y.a), 0.061 + 0.030 + 0.001);
+
+    /* Attention: 2 products * 2 * D * pairs * B * H = 4*16*(100*101/2)*2*3 = 1,939,200 operations
+     * at 1e9 (bf16). */
+    yk_attention_forward_args at = {.y = p,
+                                    .lse = p,
+                                    .qkv = p,
+                                    .batch = 2,
+                                    .seq_len = 100,
+                                    .heads = 3,
+                                    .kv_heads = 1,
+                                    .head_size = 16,
+                                    .scale = 1,
+                                    .dtype = YK_BF16};
+    assert_int_equal(yk_attention_forward(y.a, &at), YK_OK);
+    expect_near(yk_stream_now(y.a), 0.092 + 1939200e-9 + 0.001);
+
+    /* A copy from the host: 1000 bytes at 1e5. Within the device 2000 bytes at 1e9. Zero 500. */
+    double before = yk_stream_now(y.a);
+    assert_int_equal(yk_copy(y.a, p, p, 1000, YK_COPY_HOST_TO_DEVICE), YK_OK);
+    expect_near(yk_stream_now(y.a) - before, 0.010 + 0.001);
+    assert_int_equal(yk_copy(y.a, p, p, 1000, YK_COPY_DEVICE), YK_OK);
+    assert_int_equal(yk_zero(y.a, p, 500), YK_OK);
+    expect_near(yk_stream_now(y.a) - before, 0.011 + 2e-6 + 0.5e-6 + 0.002);
+
+    yk_device_counts counts = yk_device_get_counts(y.device);
+    int64_t attention_bytes = 2 * (200 * (5 * 16) + 200 * (3 * 16)) + 4 * 200 * 3;
+    assert_int_equal(counts.n_ops, 6);
+    expect_near(counts.flops, 6e7 + 6e7 + 1939200);
+    expect_near(counts.bytes, 1241200 + 620600 + (double)attention_bytes + 1000 + 2000 + 500);
+    close_bench(x);
+    close_bench(y);
+}
+
+static void streams_run_apart_and_events_order_them(void **state)
+{
+    (void)state;
+    bench x = open_bench(round_rates);
+    void *p = memory_of(x);
+    assert_int_equal(yk_zero(x.a, p, 9000), YK_OK); /* a: 9 + 1 ms */
+    assert_int_equal(yk_zero(x.b, p, 1000), YK_OK); /* b: 1 + 1 ms */
+    expect_near(yk_stream_now(x.a), 0.010);
+    expect_near(yk_stream_now(x.b), 0.002);
+
+    assert_int_equal(yk_event_wait(x.event, x.b), YK_OK); /* never recorded: holds nothing back */
+    expect_near(yk_stream_now(x.b), 0.002);
+
+    assert_int_equal(yk_event_record(x.event, x.a), YK_OK);
+    assert_int_equal(yk_zero(x.a, p, 4000), YK_OK); /* a goes on to 15 ms */
+    assert_int_equal(yk_event_wait(x.event, x.b), YK_OK);
+    expect_near(yk_stream_now(x.b), 0.010); /* the record, not the end of a */
+    assert_int_equal(yk_zero(x.b, p, 1000), YK_OK);
+    expect_near(yk_stream_now(x.b), 0.012);
+    expect_near(yk_stream_now(x.a), 0.015);
+
+    /* A stream that is past the event already is not moved. */
+    assert_int_equal(yk_event_wait(x.event, x.a), YK_OK);
+    expect_near(yk_stream_now(x.a), 0.015);
+    close_bench(x);
+}
+
+/* What the host issues after a wait cannot have started before the wait's end. */
+static void the_hosts_waits_order_streams_too(void **state)
+{
+    (void)state;
+    bench x = open_bench(round_rates);
+    void *p = memory_of(x);
+    assert_int_equal(yk_zero(x.a, p, 9000), YK_OK);
+    assert_int_equal(yk_event_record(x.event, x.a), YK_OK);
+    assert_int_equal(yk_zero(x.a, p, 9000), YK_OK);
+    assert_int_equal(yk_event_synchronize(x.event), YK_OK);
+    assert_int_equal(yk_zero(x.b, p, 1000), YK_OK);
+    expect_near(yk_stream_now(x.b), 0.012);
+    assert_int_equal(yk_stream_synchronize(x.a), YK_OK);
+    assert_int_equal(yk_zero(x.b, p, 1000), YK_OK);
+    expect_near(yk_stream_now(x.b), 0.022);
+    close_bench(x);
+}
+
+/* A call on a CPU returns when the work is done, so nothing overlaps. */
+static void a_described_cpu_runs_its_streams_one_after_the_other(void **state)
+{
+    (void)state;
+    yk_device_spec spec = round_rates;
+    spec.kind = YK_DEVICE_CPU;
+    bench x = open_bench(spec);
+    void *p = memory_of(x);
+    assert_int_equal(yk_zero(x.a, p, 9000), YK_OK);
+    assert_int_equal(yk_zero(x.b, p, 1000), YK_OK);
+    expect_near(yk_stream_now(x.b), 0.012);
+    close_bench(x);
+}
+
+static void gradients_that_accumulate_are_read_as_well(void **state)
+{
+    (void)state;
+    float p;
+    yk_linear_backward_weight_args a = {.dw = &p,
+                                        .x = &p,
+                                        .dy = &p,
+                                        .m = 7,
+                                        .n = 3,
+                                        .k = 5,
+                                        .dtype = YK_BF16,
+                                        .grad_dtype = YK_F32};
+    yk_cost once = yk_linear_backward_weight_cost(&a);
+    expect_near(once.bytes, 2 * 7 * (3 + 5) + 4 * 15);
+    expect_near(once.flops, 2 * 7 * 3 * 5);
+    a.accumulate = true;
+    expect_near(yk_linear_backward_weight_cost(&a).bytes, once.bytes + 4 * 15);
+    a.dbias = &p;
+    expect_near(yk_linear_backward_weight_cost(&a).bytes, once.bytes + 4 * 15 + 2 * 4 * 3);
+}
+
+/* The backward pass of attention has five products for two. */
+static void attention_backward_is_five_products_for_two(void **state)
+{
+    (void)state;
+    yk_attention_forward_args f = {
+        .batch = 2, .seq_len = 9, .heads = 4, .kv_heads = 2, .head_size = 8};
+    yk_attention_backward_args b = {
+        .batch = 2, .seq_len = 9, .heads = 4, .kv_heads = 2, .head_size = 8};
+    yk_attention_cached_args c = {
+        .batch = 2, .seq_len = 1, .past = 8, .heads = 4, .kv_heads = 2, .head_size = 8};
+    expect_near(yk_attention_backward_cost(&b).flops / yk_attention_forward_cost(&f).flops, 2.5);
+    expect_near(yk_attention_cached_cost(&c).flops, 2.0 * 2 * 2 * 4 * 8 * 9);
+}
+
+/* Three matrices read or written of (R,C) bf16, w, mean, rstd; 7 numbers of AdamW; and so on. */
+static void memory_bound_operations_have_the_bytes_of_their_arrays(void **state)
+{
+    (void)state;
+    int p;
+    yk_norm_backward_args n = {
+        .rows = 6, .cols = 10, .kind = YK_NORM_LAYER, .dtype = YK_BF16, .grad_dtype = YK_F32};
+    expect_near(yk_norm_backward_cost(&n).bytes, 2 * (3 * 60 + 10) + 4 * 12 + 4 * 20);
+    yk_adamw_args w = {.param = &p, .n = 10, .dtype = YK_BF16, .grad_dtype = YK_BF16};
+    expect_near(yk_adamw_cost(&w).bytes, 10 * (6 * 4 + 2 + 2));
+    yk_cross_entropy_args l = {
+        .rows = 3, .vocab = 50, .stride = 64, .backward = true, .dtype = YK_F16};
+    expect_near(yk_cross_entropy_cost(&l).bytes, 2 * 3 * (50 + 64) + 4 * 3 + 4 * 3);
+    yk_embed_forward_args e = {.wpe = &p, .rows = 4, .cols = 8, .dtype = YK_F32};
+    expect_near(yk_embed_forward_cost(&e).bytes, 4 * (3 * 32) + 4 * 8);
+    yk_cast_args k = {.n = 9, .dst_dtype = YK_BF16, .src_dtype = YK_F32};
+    expect_near(yk_cast_cost(&k).bytes, 9 * 6);
+    assert_true(yk_cast_cost(&k).kind == YK_COST_MEMORY && yk_cast_cost(&k).flops == 0);
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static void memory_is_counted_without_limit_and_never_given_twice(void **state)
+{
+    (void)state;
+    bench x = open_bench(round_rates);
+    void *memory[100];
+    int64_t bytes = INT64_C(1) << 40; /* a million times what the device has */
+    for (int i = 0; i < 100; i++) {
+        yk_memory_kind kind = i % 4 ? YK_MEMORY_DEVICE : YK_MEMORY_PINNED;
+        assert_int_equal(yk_device_alloc(x.device, kind, bytes + i, &memory[i]), YK_OK);
+        assert_int_equal((uintptr_t)memory[i] % 256, 0);
+        for (int j = 0; j < i; j++)
+            assert_true((uintptr_t)memory[i] > (uintptr_t)memory[j] + (uintptr_t)(bytes + j));
+    }
+    yk_device_counts counts = yk_device_get_counts(x.device);
+    assert_int_equal(counts.device_bytes, 75 * bytes + 4950 - 1200);
+    assert_int_equal(counts.pinned_bytes, 25 * bytes + 1200);
+    for (int i = 0; i < 100; i++)
+        yk_device_free(x.device, i % 4 ? YK_MEMORY_DEVICE : YK_MEMORY_PINNED, bytes + i, memory[i]);
+    counts = yk_device_get_counts(x.device);
+    assert_int_equal(counts.device_bytes, 0);
+    assert_int_equal(counts.pinned_bytes, 0);
+    void *again;
+    assert_int_equal(yk_device_alloc(x.device, YK_MEMORY_DEVICE, 1, &again), YK_OK);
+    for (int i = 0; i < 100; i++) assert_ptr_not_equal(again, memory[i]);
+    close_bench(x);
+}
+
+static void a_stray_access_faults(void **state)
+{
+    (void)state;
+    bench x = open_bench(round_rates);
+    volatile char *memory = memory_of(x);
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        signal(SIGBUS, SIG_DFL);
+        *memory = 1;
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) != 0));
+    close_bench(x);
+}
+
+/* ---- workspace ---------------------------------------------------------------------------- */
+
+static void the_workspace_high_mark_is_the_largest_single_wish(void **state)
+{
+    (void)state;
+    bench x = open_bench(round_rates);
+    void *p = memory_of(x);
+    yk_attention_backward_args a = {.dqkv = p,
+                                    .dy = p,
+                                    .y = p,
+                                    .lse = p,
+                                    .qkv = p,
+                                    .batch = 1,
+                                    .seq_len = 64,
+                                    .heads = 2,
+                                    .kv_heads = 1,
+                                    .head_size = 16,
+                                    .scale = 1,
+                                    .dtype = YK_BF16};
+    assert_int_equal(yk_stream_workspace_high(x.a), 0);
+    assert_int_equal(yk_attention_backward(x.a, &a), YK_OK);
+    int64_t small = yk_stream_workspace_high(x.a);
+    a.seq_len = 128;
+    assert_int_equal(yk_attention_backward(x.a, &a), YK_OK);
+    int64_t large = yk_stream_workspace_high(x.a);
+    assert_true(large > small);
+    a.seq_len = 64;
+    assert_int_equal(yk_attention_backward(x.a, &a), YK_OK);
+    assert_int_equal(yk_stream_workspace_high(x.a), large);
+    assert_int_equal(yk_stream_workspace_high(x.b), 0);
+    close_bench(x);
+}
+
+/* ---- descriptions ------------------------------------------------------------------------- */
+
+static void every_known_device_can_be_opened(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"4090d", "4090", "3090", "5090",
+                                        "a100",  "h100", "h200", "cpu"};
+    for (int i = 0; i < 8; i++) {
+        yk_device_spec spec;
+        yk_device *d;
+        assert_int_equal(yk_device_spec_find(names[i], &spec), YK_OK);
+        assert_int_equal(yk_device_open_dry(&spec, &d), YK_OK);
+        assert_int_equal(yk_device_get_kind(d), YK_DEVICE_DRY);
+        assert_string_equal(yk_device_get_spec(d)->name, spec.name);
+        assert_true(spec.memory_bytes > 0);
+        yk_device_close(d);
+    }
+}
+
+static void an_unknown_device_is_refused(void **state)
+{
+    (void)state;
+    yk_device_spec spec = {.launch_s = 42};
+    assert_int_equal(yk_device_spec_find("4080", &spec), YK_EINVAL);
+    assert_true(spec.launch_s == 42); /* untouched */
+}
+
+static void a_description_without_a_rate_is_refused(void **state)
+{
+    (void)state;
+    yk_device *d = NULL;
+    yk_device_spec spec = round_rates;
+    spec.memory_rate = 0;
+    assert_int_equal(yk_device_open_dry(&spec, &d), YK_EINVAL);
+    spec = round_rates;
+    spec.matmul_flops[YK_F16] = 0;
+    assert_int_equal(yk_device_open_dry(&spec, &d), YK_EINVAL);
+    spec = round_rates;
+    spec.kind = YK_DEVICE_DRY;
+    assert_int_equal(yk_device_open_dry(&spec, &d), YK_EINVAL);
+    assert_null(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sequence_has_the_time_and_counts_of_its_parts),
+        cmocka_unit_test(streams_run_apart_and_events_order_them),
+        cmocka_unit_test(the_hosts_waits_order_streams_too),
+        cmocka_unit_test(a_described_cpu_runs_its_streams_one_after_the_other),
+        cmocka_unit_test(gradients_that_accumulate_are_read_as_well),
+        cmocka_unit_test(attention_backward_is_five_products_for_two),
+        cmocka_unit_test(memory_bound_operations_have_the_bytes_of_their_arrays),
+        cmocka_unit_test(memory_is_counted_without_limit_and_never_given_twice),
+        cmocka_unit_test(a_stray_access_faults),
+        cmocka_unit_test(the_workspace_high_mark_is_the_largest_single_wish),
+        cmocka_unit_test(every_known_device_can_be_opened),
+        cmocka_unit_test(an_unknown_device_is_refused),
+        cmocka_unit_test(a_description_without_a_rate_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,127 @@
+/* tests/runtime/device/test_embed.c - embedding against the oracle.
+ *
+ * Bounds. Forward: without positions a copy, to the bit; with them one fp32 addition, then the
+ * rounding of storage. Backward: n eps of the sum of |terms| for a row that n rows of dy reach; a
+ * row that none reaches is exactly zero, or exactly what it was.
+ */
+#include "tests/runtime/device/op_case.h"
+
+static void forward_case(op_case *c, yk_dtype t, int64_t rows, int64_t cols, bool positions)
+{
+    int64_t vocab = 31, max_positions = 19;
+    op_case_begin(c, t, "embed_forward R=%d C=%d positions=%d", (int)rows, (int)cols, positions);
+    op_buffer *wte = op_input(c, t, vocab * cols, 1),
+              *wpe = op_input(c, t, max_positions * cols, 1);
+    op_buffer *tokens = op_indices(c, rows, vocab), *at = op_indices(c, rows, max_positions);
+    op_buffer *y = op_output(c, t, rows * cols);
+    OP_RUN(c, yk_embed_forward,
+           &((yk_embed_forward_args){.y = y->data,
+                                     .wte = wte->data,
+                                     .wpe = positions ? wpe->data : NULL,
+                                     .tokens = tokens->data,
+                                     .positions = positions ? at->data : NULL,
+                                     .rows = rows,
+                                     .cols = cols,
+                                     .vocab = vocab,
+                                     .max_positions = positions ? max_positions : 0,
+                                     .dtype = t}));
+    oracle_out want = op_out(c, rows * cols);
+    oracle_embed_forward(&c->arith, want, wte->value, positions ? wpe->value : NULL,
+                         op_ints(tokens), op_ints(at), rows, cols);
+    op_expect(c, y, "y", want);
+}
+
+static void embed_forward_family(op_case *c)
+{
+    static const int64_t sizes[][2] = {{1, 1}, {3, 17}, {17, 129}, {129, 127}, {300, 65}};
+    for (int d = 0; d < 3; d++)
+        for (int i = 0; i < 5; i++)
+            for (int positions = 0; positions < 2; positions++)
+                forward_case(c, op_dtypes[d], sizes[i][0], sizes[i][1], positions);
+}
+
+static void backward_case(op_case *c, yk_dtype t, yk_dtype grad, int64_t rows, int64_t cols,
+                          bool positions, bool add_wte, bool add_wpe)
+{
+    int64_t vocab = 31, max_positions = 257; /* some of each are used often, others never */
+    op_case_begin(c, t, "embed_backward %s R=%d C=%d positions=%d accumulate=%d,%d",
+                  yk_dtype_name(grad), (int)rows, (int)cols, positions, add_wte, add_wpe);
+    op_buffer *dy = op_input(c, t, rows * cols, 1);
+    op_buffer *tokens = op_indices(c, rows, vocab), *at = op_indices(c, rows, max_positions);
+    op_buffer *dwte = op_gradient(c, grad, vocab * cols, add_wte);
+    op_buffer *dwpe = op_gradient(c, grad, max_positions * cols, add_wpe);
+    OP_RUN(c, yk_embed_backward,
+           &((yk_embed_backward_args){.dwte = dwte->data,
+                                      .dwpe = positions ? dwpe->data : NULL,
+                                      .dy = dy->data,
+                                      .tokens = tokens->data,
+                                      .positions = positions ? at->data : NULL,
+                                      .rows = rows,
+                                      .cols = cols,
+                                      .vocab = vocab,
+                                      .max_positions = positions ? max_positions : 0,
+                                      .accumulate_wte = add_wte,
+                                      .accumulate_wpe = add_wpe,
+                                      .dtype = t,
+                                      .grad_dtype = grad}));
+    oracle_out want = op_out(c, vocab * cols), want_at = op_out(c, max_positions * cols);
+    oracle_embed_backward(&c->arith, want, op_before(dwte, add_wte), dy->value, op_ints(tokens),
+                          rows, cols, vocab);
+    op_expect(c, dwte, "dwte", want);
+    if (!positions) return;
+    oracle_embed_backward(&c->arith, want_at, op_before(dwpe, add_wpe), dy->value, op_ints(at),
+                          rows, cols, max_positions);
+    op_expect(c, dwpe, "dwpe", want_at);
+}
+
+static void embed_backward_family(op_case *c)
+{
+    static const int64_t sizes[][2] = {{1, 1}, {3, 17}, {17, 129}, {129, 127}, {300, 65}};
+    for (int d = 0; d < 3; d++)
+        for (int i = 0; i < 5; i++)
+            for (int wide = 0; wide < 2; wide++)
+                for (int how = 0; how < 5; how++)
+                    backward_case(c, op_dtypes[d], wide ? YK_F32 : op_dtypes[d], sizes[i][0],
+                                  sizes[i][1], how < 4, how & 1, how & 2);
+}
+
+static void embed_forward_agrees_with_the_oracle(void **state)
+{
+    embed_forward_family(*state);
+}
+
+static void embed_backward_agrees_with_the_oracle(void **state)
+{
+    embed_backward_family(*state);
+}
+
+static void embed_backward_of_no_rows_is_zero_or_what_was_there(void **state)
+{
+    for (int how = 0; how < 4; how++)
+        backward_case(*state, YK_BF16, YK_F32, 0, 17, true, how & 1, how & 2);
+}
+
+static void embed_forward_of_no_rows_does_nothing(void **state)
+{
+    forward_case(*state, YK_F32, 0, 17, true);
+}
+
+static void embed_gives_the_same_bits_again(void **state)
+{
+    (void)state;
+    op_expect_same_bits_again(embed_forward_family);
+    op_expect_same_bits_again(embed_backward_family);
+}
+
+int main(void)
+{
+    if (op_device_missing()) return 77;
+    const struct CMUnitTest tests[] = {
+        OP_TEST(embed_forward_agrees_with_the_oracle),
+        OP_TEST(embed_backward_agrees_with_the_oracle),
+        OP_TEST(embed_backward_of_no_rows_is_zero_or_what_was_there),
+        OP_TEST(embed_forward_of_no_rows_does_nothing),
+        cmocka_unit_test(embed_gives_the_same_bits_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

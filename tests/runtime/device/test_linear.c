@@ -1,0 +1,232 @@
+/* tests/runtime/device/test_linear.c - matrix products against the oracle.
+ *
+ * Bounds. A sum of K products has (K + 1) eps of the sum of |terms| in whatever order, then one
+ * rounding of storage; GELU adds 8 eps |z| and, z being rounded first, 1.13 (its steepest slope)
+ * times that rounding. Gradients likewise with N + 2 and M + 1; GELU' adds its own error times the
+ * sum of |terms|. tests/oracle/linear.c has them.
+ */
+#include "tests/runtime/device/op_case.h"
+
+typedef struct shape {
+    int64_t m, n, k;
+} shape;
+
+static const shape shapes[] = {{1, 1, 1},    {1, 17, 3},    {3, 1, 127},   {17, 129, 3},
+                               {129, 3, 17}, {127, 65, 33}, {129, 257, 64}};
+#define N_SHAPES 7
+
+/* ---- forward ------------------------------------------------------------------------------ */
+
+typedef enum residual_how { NO_RESIDUAL, RESIDUAL, RESIDUAL_IS_Y } residual_how;
+
+static void forward_case(op_case *c, yk_dtype t, shape s, bool with_bias, residual_how how)
+{
+    op_case_begin(c, t, "linear_forward M=%d N=%d K=%d bias=%d residual=%d", (int)s.m, (int)s.n,
+                  (int)s.k, with_bias, (int)how);
+    op_buffer *x = op_input(c, t, s.m * s.k, 1), *w = op_input(c, t, s.n * s.k, 1);
+    op_buffer *bias = op_input(c, t, s.n, 1);
+    op_buffer *residual = (how == RESIDUAL_IS_Y ? op_inout : op_input)(c, t, s.m * s.n, 1);
+    op_buffer *y = how == RESIDUAL_IS_Y ? residual : op_output(c, t, s.m * s.n);
+    OP_RUN(c, yk_linear_forward,
+           &((yk_linear_forward_args){.y = y->data,
+                                      .x = x->data,
+                                      .w = w->data,
+                                      .bias = with_bias ? bias->data : NULL,
+                                      .residual = how == NO_RESIDUAL ? NULL : residual->data,
+                                      .m = s.m,
+                                      .n = s.n,
+                                      .k = s.k,
+                                      .dtype = t}));
+    oracle_out want = op_out(c, s.m * s.n);
+    oracle_linear_forward(&c->arith, want, (oracle_out){0}, x->value, w->value,
+                          with_bias ? bias->value : NULL,
+                          how == NO_RESIDUAL ? NULL : residual->value, s.m, s.n, s.k, false, t);
+    op_expect(c, y, "y", want);
+}
+
+/* With GELU: z kept or not, y has the same bits, and they are those of yk_gelu_forward() of z. */
+static void gelu_case(op_case *c, yk_dtype t, shape s, bool with_bias)
+{
+    op_case_begin(c, t, "linear_forward gelu M=%d N=%d K=%d bias=%d", (int)s.m, (int)s.n, (int)s.k,
+                  with_bias);
+    op_buffer *x = op_input(c, t, s.m * s.k, 1), *w = op_input(c, t, s.n * s.k, 1);
+    op_buffer *bias = op_input(c, t, s.n, 1);
+    op_buffer *y = op_output(c, t, s.m * s.n), *z = op_output(c, t, s.m * s.n);
+    op_buffer *y_alone = op_output(c, t, s.m * s.n), *y_again = op_output(c, t, s.m * s.n);
+    yk_linear_forward_args a = {.y = y->data,
+                                .z = z->data,
+                                .x = x->data,
+                                .w = w->data,
+                                .bias = with_bias ? bias->data : NULL,
+                                .m = s.m,
+                                .n = s.n,
+                                .k = s.k,
+                                .gelu = true,
+                                .dtype = t};
+    OP_RUN(c, yk_linear_forward, &a);
+    a.y = y_alone->data;
+    a.z = NULL;
+    OP_RUN(c, yk_linear_forward, &a);
+    OP_RUN(c, yk_gelu_forward,
+           &((yk_gelu_forward_args){
+               .y = y_again->data, .z = z->data, .rows = s.m, .cols = s.n, .dtype = t}));
+    oracle_out want = op_out(c, s.m * s.n), want_z = op_out(c, s.m * s.n);
+    oracle_linear_forward(&c->arith, want, want_z, x->value, w->value,
+                          with_bias ? bias->value : NULL, NULL, s.m, s.n, s.k, true, t);
+    op_expect(c, z, "z", want_z);
+    op_expect(c, y, "y", want);
+    op_expect_equal(c, y, y_alone, "y without z kept");
+    op_expect_equal(c, y, y_again, "GELU of z made again");
+}
+
+static void linear_forward_family(op_case *c)
+{
+    for (int d = 0; d < 3; d++)
+        for (int i = 0; i < N_SHAPES; i++)
+            for (int bias = 0; bias < 2; bias++) {
+                for (int how = NO_RESIDUAL; how <= RESIDUAL_IS_Y; how++)
+                    forward_case(c, op_dtypes[d], shapes[i], bias, (residual_how)how);
+                gelu_case(c, op_dtypes[d], shapes[i], bias);
+            }
+}
+
+/* ---- gradients ---------------------------------------------------------------------------- */
+
+static void backward_input_case(op_case *c, yk_dtype t, shape s, bool with_z, bool accumulate)
+{
+    op_case_begin(c, t, "linear_backward_input M=%d N=%d K=%d z=%d accumulate=%d", (int)s.m,
+                  (int)s.n, (int)s.k, with_z, accumulate);
+    op_buffer *dy = op_input(c, t, s.m * s.n, 1), *w = op_input(c, t, s.n * s.k, 1);
+    op_buffer *z = op_input(c, t, s.m * s.k, 2);
+    op_buffer *dx = op_gradient(c, t, s.m * s.k, accumulate);
+    OP_RUN(c, yk_linear_backward_input,
+           &((yk_linear_backward_input_args){.dx = dx->data,
+                                             .dy = dy->data,
+                                             .w = w->data,
+                                             .z = with_z ? z->data : NULL,
+                                             .m = s.m,
+                                             .n = s.n,
+                                             .k = s.k,
+                                             .accumulate = accumulate,
+                                             .dtype = t}));
+    oracle_out want = op_out(c, s.m * s.k);
+    oracle_linear_backward_input(&c->arith, want, op_before(dx, accumulate), dy->value, w->value,
+                                 with_z ? z->value : NULL, s.m, s.n, s.k);
+    op_expect(c, dx, "dx", want);
+}
+
+static void linear_backward_input_family(op_case *c)
+{
+    for (int d = 0; d < 3; d++)
+        for (int i = 0; i < N_SHAPES; i++) {
+            backward_input_case(c, op_dtypes[d], shapes[i], false, false);
+            backward_input_case(c, op_dtypes[d], shapes[i], false, true);
+            backward_input_case(c, op_dtypes[d], shapes[i], true, false);
+        }
+}
+
+static void backward_weight_case(op_case *c, yk_dtype t, yk_dtype grad, shape s, bool with_bias,
+                                 bool accumulate)
+{
+    op_case_begin(c, t, "linear_backward_weight %s M=%d N=%d K=%d bias=%d accumulate=%d",
+                  yk_dtype_name(grad), (int)s.m, (int)s.n, (int)s.k, with_bias, accumulate);
+    op_buffer *x = op_input(c, t, s.m * s.k, 1), *dy = op_input(c, t, s.m * s.n, 1);
+    op_buffer *dw = op_gradient(c, grad, s.n * s.k, accumulate);
+    op_buffer *dbias = with_bias ? op_gradient(c, grad, s.n, accumulate) : NULL;
+    OP_RUN(c, yk_linear_backward_weight,
+           &((yk_linear_backward_weight_args){.dw = dw->data,
+                                              .dbias = with_bias ? dbias->data : NULL,
+                                              .x = x->data,
+                                              .dy = dy->data,
+                                              .m = s.m,
+                                              .n = s.n,
+                                              .k = s.k,
+                                              .accumulate = accumulate,
+                                              .dtype = t,
+                                              .grad_dtype = grad}));
+    oracle_out want = op_out(c, s.n * s.k),
+               want_bias = with_bias ? op_out(c, s.n) : (oracle_out){0};
+    oracle_linear_backward_weight(&c->arith, want, want_bias, op_before(dw, accumulate),
+                                  with_bias ? op_before(dbias, accumulate) : NULL, x->value,
+                                  dy->value, s.m, s.n, s.k);
+    op_expect(c, dw, "dw", want);
+    if (with_bias) op_expect(c, dbias, "dbias", want_bias);
+}
+
+static void linear_backward_weight_family(op_case *c)
+{
+    for (int d = 0; d < 3; d++)
+        for (int i = 0; i < N_SHAPES; i++)
+            for (int way = 0; way < 8; way++)
+                backward_weight_case(c, op_dtypes[d], way & 1 ? YK_F32 : op_dtypes[d], shapes[i],
+                                     way & 2, way & 4);
+}
+
+/* ---- tests -------------------------------------------------------------------------------- */
+
+static void linear_forward_agrees_with_the_oracle(void **state)
+{
+    linear_forward_family(*state);
+}
+
+static void linear_backward_input_agrees_with_the_oracle(void **state)
+{
+    linear_backward_input_family(*state);
+}
+
+static void linear_backward_weight_agrees_with_the_oracle(void **state)
+{
+    linear_backward_weight_family(*state);
+}
+
+static void linear_of_no_rows_is_zero_or_what_was_there(void **state)
+{
+    shape none = {0, 17, 3};
+    forward_case(*state, YK_F32, none, true, NO_RESIDUAL);
+    backward_input_case(*state, YK_F32, none, false, false);
+    for (int way = 0; way < 4; way++)
+        backward_weight_case(*state, YK_BF16, YK_F32, none, way & 1, way & 2);
+}
+
+/* Large enough that tiles are cut in both directions and every thread has some. */
+static void larger_products(op_case *c)
+{
+    static const shape large[] = {{513, 300, 129}, {129, 1025, 65}, {1030, 33, 260}};
+    for (int i = 0; i < 3; i++) {
+        forward_case(c, YK_F32, large[i], true, RESIDUAL);
+        gelu_case(c, YK_F32, large[i], true);
+        backward_input_case(c, YK_F32, large[i], true, false);
+        backward_weight_case(c, YK_F32, YK_F32, large[i], true, true);
+        forward_case(c, YK_BF16, large[i], true, RESIDUAL);
+        backward_input_case(c, YK_F16, large[i], false, true);
+        backward_weight_case(c, YK_BF16, YK_BF16, large[i], true, false);
+    }
+}
+
+static void linear_of_larger_sizes_agrees_with_the_oracle(void **state)
+{
+    larger_products(*state);
+}
+
+static void linear_gives_the_same_bits_again(void **state)
+{
+    (void)state;
+    op_expect_same_bits_again(linear_forward_family);
+    op_expect_same_bits_again(linear_backward_input_family);
+    op_expect_same_bits_again(linear_backward_weight_family);
+    op_expect_same_bits_again(larger_products);
+}
+
+int main(void)
+{
+    if (op_device_missing()) return 77;
+    const struct CMUnitTest tests[] = {
+        OP_TEST(linear_forward_agrees_with_the_oracle),
+        OP_TEST(linear_backward_input_agrees_with_the_oracle),
+        OP_TEST(linear_backward_weight_agrees_with_the_oracle),
+        OP_TEST(linear_of_no_rows_is_zero_or_what_was_there),
+        OP_TEST(linear_of_larger_sizes_agrees_with_the_oracle),
+        cmocka_unit_test(linear_gives_the_same_bits_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
