@@ -36,6 +36,8 @@ typedef struct yk_backend {
     yk_status (*stream_create)(yk_stream *s);
     void (*stream_destroy)(yk_stream *s);
     yk_status (*stream_synchronize)(yk_stream *s);
+    yk_status (*stream_run)(yk_stream *s, yk_stream_fn fn, const void *context, int64_t bytes);
+    yk_status (*stream_charge)(yk_stream *s, double seconds, double bytes); /* NULL but on dry */
     double (*stream_now)(const yk_stream *s);
     yk_status (*event_create)(yk_event *e);
     void (*event_destroy)(yk_event *e);
@@ -82,6 +84,7 @@ struct yk_device {
 
 struct yk_stream {
     yk_device *device;
+    yk_stream_kind kind;
     char name[16];
     void *workspace; /* borrowed; see yk_stream_set_workspace() */
     int64_t workspace_bytes, workspace_high;

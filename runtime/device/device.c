@@ -38,11 +38,14 @@ void yk_device_free(yk_device *device, yk_memory_kind kind, int64_t bytes, void 
     if (memory) device->backend->free(device, kind, bytes, memory);
 }
 
-yk_status yk_stream_create(yk_device *device, const char *name, yk_stream **stream_out)
+yk_status yk_stream_create(yk_device *device, yk_stream_kind kind, const char *name,
+                           yk_stream **stream_out)
 {
+    REQUIRE(kind == YK_STREAM_COMPUTE || kind == YK_STREAM_TRANSFER);
     yk_stream *s = calloc(1, sizeof *s);
     if (!s) return yk_fail(YK_ENOMEM, name, "no memory for a stream");
     s->device = device;
+    s->kind = kind;
     snprintf(s->name, sizeof s->name, "%s", name);
     yk_status status = device->backend->stream_create(s);
     if (status != YK_OK) {
@@ -95,6 +98,21 @@ yk_device *yk_stream_get_device(yk_stream *stream)
 yk_status yk_stream_synchronize(yk_stream *stream)
 {
     return stream->device->backend->stream_synchronize(stream);
+}
+
+yk_status yk_stream_run(yk_stream *stream, yk_stream_fn fn, const void *context, int64_t bytes)
+{
+    REQUIRE(fn);
+    REQUIRE(bytes >= 0 && bytes <= YK_STREAM_CONTEXT_MAX && (context || bytes == 0));
+    REQUIRE_IN_TABLE(stream, stream_run);
+    return stream->device->backend->stream_run(stream, fn, context, bytes);
+}
+
+yk_status yk_stream_charge(yk_stream *stream, double seconds, double bytes)
+{
+    REQUIRE(seconds >= 0 && bytes >= 0);
+    if (!stream->device->backend->stream_charge) return YK_OK;
+    return stream->device->backend->stream_charge(stream, seconds, bytes);
 }
 
 double yk_stream_now(const yk_stream *stream)

@@ -2,13 +2,15 @@
  *
  * Model.    A yk_device is one of three: `cpu`, `cuda`, or `dry`, which executes nothing and
  * counts. Work is enqueued on a yk_stream and is done when the stream has passed it; order between
- *           streams is made by a yk_event and nothing else. On `cpu` a call returns when the work
- *           is done; on `dry` it only advances the stream's virtual clock.
+ *           streams is made by a yk_event and nothing else. On a compute stream of `cpu` a call
+ *           returns when the work is done; on `dry` it only advances the stream's virtual clock.
  * Memory.   Plain pointers. Those of a `dry` device are addresses that nobody may read or write.
  *           Nothing is allocated by an operation: what it needs for itself comes from the stream's
  *           workspace, whose size is a pure function of the operation's arguments.
  * Threads.  A stream serves one thread at a time; a device may be shared.
- * Failure.  YK_EDEVICE kills the process: after it only closing is useful.
+ * Failure.  YK_EDEVICE kills the process: after it only closing is useful. A failure inside a stream
+ *           is sticky: the stream passes what follows without doing it, and every later call on it,
+ *           and on streams that wait for it, returns the failure.
  *
  * The operations are in ops.h. What a backend has to provide is in backend.h.
  */
@@ -52,6 +54,9 @@ typedef struct yk_device_spec {
  */
 yk_status yk_device_open_cpu(int threads, yk_device **device_out);
 
+/* GPUs that CUDA shows this process; 0 in a build without it, or without a driver.     [local] */
+int yk_device_count_cuda(void);
+
 /* Open the GPU with CUDA index `index` among those visible.                             [local]
  *
  * YK_EUNSUPPORTED  built without CUDA
@@ -90,8 +95,20 @@ yk_status yk_device_alloc(yk_device *device, yk_memory_kind kind, int64_t bytes,
 /* Give back what yk_device_alloc() returned, with the same kind and bytes. NULL does nothing. */
 void yk_device_free(yk_device *device, yk_memory_kind kind, int64_t bytes, void *memory);
 
-/* Create a stream. `name` ("compute", "gather", ...) is shown in traces; copied.         [local] */
-yk_status yk_stream_create(yk_device *device, const char *name, yk_stream **stream_out);
+/* What a stream is for. */
+typedef enum yk_stream_kind {
+    YK_STREAM_COMPUTE,  /* the operations of ops.h */
+    YK_STREAM_TRANSFER, /* what runs beside them: copies, collectives, host functions. On `cpu` it is
+                         * a thread, and of ops.h it takes yk_copy() and yk_zero() alone; a call
+                         * waits only where more than a thousand others have not been passed yet */
+} yk_stream_kind;
+
+/* Create a stream. `name` ("compute", "gather", ...) is shown in traces; copied.         [local]
+ *
+ * YK_ENOMEM  no memory, or no thread, for it
+ */
+yk_status yk_stream_create(yk_device *device, yk_stream_kind kind, const char *name,
+                           yk_stream **stream_out);
 
 /* Wait for the stream's work, then release it. NULL does nothing. */
 void yk_stream_destroy(yk_stream *stream);
@@ -108,17 +125,37 @@ yk_device *yk_stream_get_device(yk_stream *stream);
 /* Block until the stream has passed everything enqueued so far.                         [local] */
 yk_status yk_stream_synchronize(yk_stream *stream);
 
+/* Work for the host inside a stream. What it returns, unless YK_OK, is the stream's failure; it has
+ * reported that itself. It calls nothing of device.h. */
+typedef yk_status (*yk_stream_fn)(void *context);
+
+#define YK_STREAM_CONTEXT_MAX 256
+
+/* Call `fn` when the stream reaches it. On a dry device it is never called.             [stream]
+ *
+ * context  0 <= bytes <= YK_STREAM_CONTEXT_MAX, copied; `fn` gets the copy, aligned to 16 bytes
+ *
+ * YK_EUNSUPPORTED  the device does not offer it
+ */
+yk_status yk_stream_run(yk_stream *stream, yk_stream_fn fn, const void *context, int64_t bytes);
+
+/* On a dry device, let the stream be busy for `seconds` with something that moves `bytes` of device
+ * memory and is none of ops.h; elsewhere nothing.                                       [stream] */
+yk_status yk_stream_charge(yk_stream *stream, double seconds, double bytes);
+
 /* Seconds on the stream's clock: virtual on a dry device, real elsewhere. */
 double yk_stream_now(const yk_stream *stream);
 
 yk_status yk_event_create(yk_device *device, yk_event **event_out);
+
+/* Release the event, when the streams have passed it. NULL does nothing. */
 void yk_event_destroy(yk_event *event);
 
 /* Mark the present end of the stream. */
 yk_status yk_event_record(yk_event *event, yk_stream *stream);
 
 /* What is enqueued on `stream` from now on starts after the event's last record. An event that was
- * never recorded holds nothing back. */
+ * never recorded holds nothing back. On a compute stream of `cpu` the call blocks. */
 yk_status yk_event_wait(yk_event *event, yk_stream *stream);
 
 /* Block the calling thread until the event's last record has been passed. */

@@ -27,7 +27,7 @@ static inline bool is_float(yk_dtype t)
     } while (0)
 
 /* Answer YK_EUNSUPPORTED when the backend of `stream` leaves `member` out. */
-#define REQUIRE_OFFERED(stream, member)                                                            \
+#define REQUIRE_IN_TABLE(stream, member)                                                           \
     do {                                                                                           \
         if (!(stream)->device->backend->member)                                                    \
             return yk_fail(YK_EUNSUPPORTED, __func__, "%s does not offer it",                      \
@@ -40,6 +40,15 @@ static inline bool is_float(yk_dtype t)
  * YK_ENOMEM  the stream was lent less
  */
 yk_status yk_stream_take_workspace(yk_stream *stream, const char *op, int64_t bytes, void **ws_out);
+
+/* Likewise, and when `stream` is for moving alone. */
+#define REQUIRE_OFFERED(stream, member)                                                            \
+    do {                                                                                           \
+        REQUIRE_IN_TABLE(stream, member);                                                          \
+        if ((stream)->kind == YK_STREAM_TRANSFER && (stream)->device->spec.kind == YK_DEVICE_CPU)  \
+            return yk_fail(YK_EUNSUPPORTED, __func__,                                              \
+                           "stream %s of a cpu copies and does not compute", (stream)->name);      \
+    } while (0)
 
 /* Declare `ws` and take as much as the device states for operation `member` with arguments `a`. */
 #define TAKE_WORKSPACE(stream, member, a)                                                          \

@@ -70,7 +70,7 @@ yk_status yk_copy(yk_stream *stream, void *dst, const void *src, int64_t bytes, 
             kind == YK_COPY_DEVICE_TO_HOST);
     if (bytes == 0) return YK_OK;
     REQUIRE(dst && src);
-    REQUIRE_OFFERED(stream, copy);
+    REQUIRE_IN_TABLE(stream, copy);
     return stream->device->backend->copy(stream, dst, src, bytes, kind);
 }
 
@@ -79,6 +79,6 @@ yk_status yk_zero(yk_stream *stream, void *dst, int64_t bytes)
     REQUIRE(bytes >= 0);
     if (bytes == 0) return YK_OK;
     REQUIRE(dst);
-    REQUIRE_OFFERED(stream, zero);
+    REQUIRE_IN_TABLE(stream, zero);
     return stream->device->backend->zero(stream, dst, bytes);
 }

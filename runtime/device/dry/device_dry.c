@@ -2,9 +2,9 @@
  *
  * Time.     Each stream has a clock. An operation starts when its stream is free and the host has
  *           issued it, and takes max(operations / rate, bytes / rate) + launch_s. The host's clock
- *           moves when it waits: for a stream, for an event, and after every call where the
- *           described device is a CPU, whose calls return when the work is done. Streams do not
- *           slow each other down.
+ *           moves when it waits: for a stream, for an event, and in every call on a compute stream
+ *           where the described device is a CPU, since those return when the work is done. Streams
+ *           do not slow each other down.
  * Memory.   Addresses lie in a range that no process can map, so that a stray access faults at
  *           once, and none is given twice. There is no limit: a plan measures what is asked for,
  *           and whoever plans compares it with what the device has.
@@ -157,11 +157,18 @@ static yk_status dry_event_record(yk_event *e, yk_stream *s)
     return YK_OK;
 }
 
+/* True when calls on the stream return only when the work is done. */
+static bool blocks(const yk_stream *s)
+{
+    return s->kind == YK_STREAM_COMPUTE && s->device->spec.kind == YK_DEVICE_CPU;
+}
+
 static yk_status dry_event_wait(yk_event *e, yk_stream *s)
 {
     const dry_event *state = e->state;
     dry_stream *stream = s->state;
     if (stream->now_s < state->at_s) stream->now_s = state->at_s;
+    if (blocks(s)) host_waits_until(s->device, state->at_s);
     return YK_OK;
 }
 
@@ -181,10 +188,21 @@ static yk_status charge_time(yk_stream *s, double work_s, double flops, double b
     dry_stream *stream = s->state;
     if (stream->now_s < device->host_s) stream->now_s = device->host_s;
     stream->now_s += work_s + s->device->spec.launch_s;
-    if (s->device->spec.kind == YK_DEVICE_CPU) device->host_s = stream->now_s;
+    if (blocks(s)) device->host_s = stream->now_s;
     device->counts.n_ops++;
     device->counts.flops += flops;
     device->counts.bytes += bytes;
+    return YK_OK;
+}
+
+static yk_status dry_stream_charge(yk_stream *s, double seconds, double bytes)
+{
+    return charge_time(s, seconds, 0, bytes);
+}
+
+static yk_status dry_stream_run(yk_stream *s, yk_stream_fn fn, const void *context, int64_t bytes)
+{
+    (void)s, (void)fn, (void)context, (void)bytes;
     return YK_OK;
 }
 
@@ -269,6 +287,8 @@ static const yk_backend dry_backend = {
     .stream_create = dry_stream_create,
     .stream_destroy = dry_stream_destroy,
     .stream_synchronize = dry_stream_synchronize,
+    .stream_run = dry_stream_run,
+    .stream_charge = dry_stream_charge,
     .stream_now = dry_stream_now,
     .event_create = dry_event_create,
     .event_destroy = dry_event_destroy,

@@ -38,10 +38,10 @@ void op_case_open(op_case *c, int threads, uint64_t seed)
     *c = (op_case){.seed = seed, .random = seed, .digest = 14695981039346656037u};
     yk_device_spec spec;
     assert_int_equal(open_device(threads, &c->device), YK_OK);
-    assert_int_equal(yk_stream_create(c->device, "test", &c->stream), YK_OK);
+    assert_int_equal(yk_stream_create(c->device, YK_STREAM_COMPUTE, "test", &c->stream), YK_OK);
     assert_int_equal(yk_device_spec_find(on_cuda() ? "h200" : "cpu", &spec), YK_OK);
     assert_int_equal(yk_device_open_dry(&spec, &c->dry), YK_OK);
-    assert_int_equal(yk_stream_create(c->dry, "dry", &c->dry_stream), YK_OK);
+    assert_int_equal(yk_stream_create(c->dry, YK_STREAM_COMPUTE, "dry", &c->dry_stream), YK_OK);
 }
 
 static void release_workspace(op_case *c)
@@ -124,7 +124,7 @@ void op_case_begin(op_case *c, yk_dtype t, const char *label, ...)
         c->arith = (oracle_arith){.eps = 0x1p-23, .operand = 2 * oracle_unit_roundoff(t)};
     /* A fresh dry stream counts this case's workspace alone. */
     yk_stream_destroy(c->dry_stream);
-    assert_int_equal(yk_stream_create(c->dry, "dry", &c->dry_stream), YK_OK);
+    assert_int_equal(yk_stream_create(c->dry, YK_STREAM_COMPUTE, "dry", &c->dry_stream), YK_OK);
 }
 
 /* ---- random numbers ----------------------------------------------------------------------- */

@@ -19,7 +19,7 @@ static int setup(void **state)
     yk_stream *s;
     if (yk_device_spec_find("cpu", &spec) != YK_OK) return -1;
     if (yk_device_open_dry(&spec, &d) != YK_OK) return -1;
-    if (yk_stream_create(d, "test", &s) != YK_OK) return -1;
+    if (yk_stream_create(d, YK_STREAM_COMPUTE, "test", &s) != YK_OK) return -1;
     *state = s;
     return 0;
 }

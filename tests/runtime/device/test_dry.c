@@ -37,8 +37,8 @@ static bench open_bench(yk_device_spec spec)
 {
     bench x;
     assert_int_equal(yk_device_open_dry(&spec, &x.device), YK_OK);
-    assert_int_equal(yk_stream_create(x.device, "compute", &x.a), YK_OK);
-    assert_int_equal(yk_stream_create(x.device, "gather", &x.b), YK_OK);
+    assert_int_equal(yk_stream_create(x.device, YK_STREAM_COMPUTE, "compute", &x.a), YK_OK);
+    assert_int_equal(yk_stream_create(x.device, YK_STREAM_COMPUTE, "gather", &x.b), YK_OK);
     assert_int_equal(yk_event_create(x.device, &x.event), YK_OK);
     return x;
 }
