@@ -21,6 +21,16 @@ typedef struct subcommand {
 } subcommand;
 
 static const subcommand subcommands[] = {
+    {"train", yk_cli_train, "CONFIG [--set KEY=VALUE]...", "train a model",
+     "yoke train configs/demo.yaml"},
+    {"plan", yk_cli_plan, "CONFIG [--device NAME] [--json]", "memory and time of a step",
+     "yoke plan configs/demo.yaml --device 4090d"},
+    {"generate", yk_cli_generate, "DIR [--prompt TEXT]", "text from a model",
+     "yoke generate runs/demo --prompt 'In the beginning'"},
+    {"eval", yk_cli_eval, "DIR --data FILE", "the loss of a model on a text",
+     "yoke eval runs/demo --data my.txt"},
+    {"data", yk_cli_data, "inspect|prepare FILE...", "look at token files, and make them from text",
+     "yoke data inspect my.txt"},
     {"config", yk_cli_config, "[KEY]", "every key: type, unit, default, range, meaning",
      "yoke config train"},
 };

@@ -25,6 +25,12 @@ typedef struct yk_string_list {
     int n_items;
 } yk_string_list;
 
+/* Add a copy of `text` to the list's end.                                                [local] */
+yk_status yk_string_list_append(yk_string_list *list, const char *text);
+
+/* Release the items and make it empty. */
+void yk_string_list_fini(yk_string_list *list);
+
 /* Where an integer may be `auto`. */
 #define YK_AUTO (-1)
 

@@ -95,10 +95,6 @@ yk_status yk_config_assign_scalar(yk_config *config, const yk_config_key *key,
 yk_status yk_config_assign_list(yk_config *config, const yk_config_key *key,
                                 const yk_config_place *place, yk_string_list *list);
 
-/* Append a copy of `text`. */
-yk_status yk_string_list_append(yk_string_list *list, const char *text);
-void yk_string_list_fini(yk_string_list *list);
-
 /* Set `key` from the text of a YAML scalar or list, as yk_config_set() does for quotes and [. */
 yk_status yk_config_read_value(yk_config *config, const yk_config_key *key,
                                const yk_config_place *place, const char *text);

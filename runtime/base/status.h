@@ -42,7 +42,7 @@ yk_status yk_fail(yk_status status, const char *what, const char *why, ...)
 void yk_warn(const char *what, const char *why, ...) __attribute__((format(printf, 2, 3)));
 
 /* Report that an invariant of our own is broken, and abort.                             [local] */
-_Noreturn void yk_check_failed(const char *file, int line, const char *condition);
+void yk_check_failed(const char *file, int line, const char *condition) __attribute__((noreturn));
 
 /* Pass a failure on to the caller. */
 #define YK_TRY(call)                                                                               \

@@ -1,6 +1,11 @@
 /* runtime/device/device_nocuda.c - what stands in for cuda/ in a build without CUDA. */
 #include "runtime/device/device.h"
 
+int yk_device_count_cuda(void)
+{
+    return 0;
+}
+
 yk_status yk_device_open_cuda(int index, yk_device **device_out)
 {
     (void)device_out;

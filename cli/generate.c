@@ -1,0 +1,86 @@
+/* cli/generate.c - `yoke generate`: text from a model. */
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "engine/inference.h"
+#include "engine/write_text.h"
+
+static yk_status generate(const yk_inference_options *model, const yk_write_options *text)
+{
+    yk_inference inference;
+    YK_TRY(yk_sample_options_check(&text->sample));
+    YK_TRY(yk_inference_open(model, &inference));
+    yk_status status = yk_write_text(inference.engine, inference.tokenizer, text, stdout);
+    yk_inference_close(&inference);
+    return status;
+}
+
+yk_status yk_cli_generate(int argc, char **argv)
+{
+    yk_inference_options model = {.tokenizer = "", .batch = 1};
+    yk_write_options text = {.prompt = "", .max_tokens = 200, .sample = {1.0, 0, 1.0, 0}};
+    bool done;
+    int n;
+    const yk_cli_option options[] = {
+        {.name = "prompt",
+         .type = YK_CLI_TEXT,
+         .out = &text.prompt,
+         .value = "TEXT",
+         .text = "what to begin with"},
+        {.name = "max-tokens",
+         .type = YK_CLI_INT,
+         .out = &text.max_tokens,
+         .value = "N",
+         .text = "new tokens (default 200)",
+         .min = 0,
+         .max = INT32_MAX},
+        {.name = "temperature",
+         .type = YK_CLI_REAL,
+         .out = &text.sample.temperature,
+         .value = "X",
+         .text = "0 is always the most probable token (default 1)",
+         .low = 0,
+         .high = 100},
+        {.name = "top-k",
+         .type = YK_CLI_INT,
+         .out = &text.sample.top_k,
+         .value = "N",
+         .text = "choose among the N most probable tokens; 0: all (default)",
+         .min = 0,
+         .max = INT32_MAX},
+        {.name = "top-p",
+         .type = YK_CLI_REAL,
+         .out = &text.sample.top_p,
+         .value = "P",
+         .text = "choose among the fewest tokens whose probabilities reach P (default 1: all)",
+         .low = 0,
+         .high = 1},
+        {.name = "seed",
+         .type = YK_CLI_INT,
+         .out = &text.sample.seed,
+         .value = "N",
+         .text = "the same seed writes the same text (default 0)",
+         .min = 0,
+         .max = INT64_MAX},
+        {.name = "tokenizer",
+         .type = YK_CLI_TEXT,
+         .out = &model.tokenizer,
+         .value = "FILE",
+         .text = "tokenizer.json, where the directory has none"},
+    };
+    const yk_cli_command command = {
+        .name = "generate",
+        .operands = "DIR",
+        .min_operands = 1,
+        .max_operands = 1,
+        .text =
+            "Print the prompt and what the model in DIR, a Hugging Face directory or the folder\n"
+            "of a run, writes after it.",
+        .example = "yoke generate runs/demo --prompt 'In the beginning' --temperature 0.8",
+        .options = options,
+        .n_options = sizeof options / sizeof options[0],
+    };
+    YK_TRY(yk_cli_parse(&command, argc, argv, &model.dir, &n, &done));
+    return done ? YK_OK : generate(&model, &text);
+}

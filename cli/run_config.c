@@ -1,0 +1,60 @@
+/* cli/run_config.c - reading the configuration of a run. */
+#include "cli/run_config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/hf.h"
+#include "runtime/storage/file.h"
+
+static yk_status read_file(yk_config *config, const char *path)
+{
+    char *text;
+    int64_t bytes;
+    YK_TRY(yk_file_read_all(path, &text, &bytes));
+    yk_status status = yk_config_read(config, path, text, (size_t)bytes);
+    free(text);
+    return status;
+}
+
+/* runs/<name> for a file <anything>/<name>.yaml */
+static yk_status set_run_dir(yk_config *config, const char *path)
+{
+    if (config->run.dir[0]) return YK_OK;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *dot = strrchr(name, '.');
+    int length = dot && dot != name ? (int)(dot - name) : (int)strlen(name);
+    char assignment[512];
+    int n = snprintf(assignment, sizeof assignment, "run.dir=runs/%.*s", length, name);
+    if (n >= (int)sizeof assignment)
+        return yk_fail(YK_EINVAL, path, "the name is too long to name a run after; give run.dir");
+    return yk_config_set(config, assignment);
+}
+
+static yk_status fill(yk_config *config, const char *path, const yk_cli_list *sets)
+{
+    YK_TRY(read_file(config, path));
+    for (int i = 0; i < sets->n_items; i++) YK_TRY(yk_config_set(config, sets->items[i]));
+    YK_TRY(set_run_dir(config, path));
+    return yk_config_check(config);
+}
+
+yk_status yk_cli_read_config(const char *path, const yk_cli_list *sets, yk_config *config_out)
+{
+    yk_config config;
+    YK_TRY(yk_config_init(&config));
+    yk_status status = fill(&config, path, sets);
+    if (status != YK_OK) {
+        yk_config_fini(&config);
+        return status;
+    }
+    *config_out = config;
+    return YK_OK;
+}
+
+yk_status yk_cli_find_shape(const yk_config *config, yk_model_shape *shape_out)
+{
+    if (!config->model.init[0]) return yk_model_shape_from_config(config, shape_out);
+    return yk_hf_config_read(config->model.init, shape_out);
+}

@@ -1,0 +1,262 @@
+/* engine/engine.c - putting the parts together, in one order, on any device. */
+#include "engine/engine.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "runtime/base/arith.h"
+
+/* Logits of one chunk take at most this, when memory.head_chunk is auto. */
+#define HEAD_BYTES_CPU ((int64_t)32 << 20)
+#define HEAD_BYTES_GPU ((int64_t)512 << 20)
+#define HEAD_ROWS_MIN  256
+
+static yk_status check_sizes(const yk_engine_options *o)
+{
+    const yk_config *c = o->config;
+    if (c->train.seq_len > o->shape->max_seq_len)
+        return yk_fail(YK_EINVAL, "train.seq_len",
+                       "%" PRId64 " is more than the model's %" PRId64
+                       " positions; shorten it, or give model.max_seq_len",
+                       c->train.seq_len, o->shape->max_seq_len);
+    if (!o->train || c->train.batch % o->micro_batch == 0) return YK_OK;
+    int64_t below = c->train.batch / o->micro_batch * o->micro_batch;
+    return yk_fail(YK_EINVAL, "train.batch",
+                   "%" PRId64 " sequences do not divide into micro-batches of %" PRId64
+                   "; the nearest batch that does is %" PRId64,
+                   c->train.batch, o->micro_batch, yk_max(below, o->micro_batch));
+}
+
+static int64_t head_chunk(const yk_engine *e, const yk_model_shape *shape)
+{
+    int64_t rows = e->config->memory.head_chunk;
+    if (rows != YK_AUTO) return rows;
+    bool cpu = yk_device_get_spec(e->device)->kind == YK_DEVICE_CPU;
+    int64_t row_bytes = shape->vocab_rows * yk_dtype_bytes(e->compute_dtype);
+    int64_t fit = (cpu ? HEAD_BYTES_CPU : HEAD_BYTES_GPU) / row_bytes;
+    return yk_max(fit / HEAD_ROWS_MIN * HEAD_ROWS_MIN, HEAD_ROWS_MIN);
+}
+
+static yk_status create_arenas(yk_engine *e, const yk_engine_options *o)
+{
+    yk_arena_sizes measure = {YK_ARENA_MEASURE, YK_ARENA_MEASURE, YK_ARENA_MEASURE,
+                              YK_ARENA_MEASURE};
+    const yk_arena_sizes *s = o->sizes ? o->sizes : &measure;
+    YK_TRY(yk_arena_create(e->device, "persistent memory", YK_MEMORY_DEVICE, s->persistent,
+                           o->red_zone, &e->persistent));
+    YK_TRY(yk_arena_create(e->device, "activation memory", YK_MEMORY_DEVICE, s->activation,
+                           o->red_zone, &e->activation));
+    YK_TRY(yk_arena_create(e->device, "workspace memory", YK_MEMORY_DEVICE, s->workspace,
+                           o->red_zone, &e->workspace));
+    return yk_arena_create(e->device, "pinned memory", YK_MEMORY_PINNED, s->pinned, o->red_zone,
+                           &e->pinned);
+}
+
+/* The workspace arena is lent to the compute stream whole. */
+static yk_status lend_workspace(yk_engine *e, const yk_engine_options *o)
+{
+    if (!o->sizes) {
+        yk_stream_set_workspace(e->compute, NULL, INT64_MAX);
+        return YK_OK;
+    }
+    int64_t bytes = o->sizes->workspace - o->red_zone;
+    void *memory = NULL;
+    YK_TRY(yk_arena_push(e->workspace, "workspace", yk_max(bytes, 0), &memory));
+    yk_stream_set_workspace(e->compute, memory, yk_max(bytes, 0));
+    return YK_OK;
+}
+
+static yk_status push(yk_arena *arena, const char *name, int64_t bytes, void *pointer_out)
+{
+    void *piece;
+    YK_TRY(yk_arena_push(arena, name, bytes, &piece));
+    *(void **)pointer_out = piece;
+    return YK_OK;
+}
+
+/* Rotary tables for the positions that this run uses, made on the host and copied. */
+static yk_status push_rope(yk_engine *e, const yk_model_shape *shape, int64_t n_positions,
+                           float **cos_out, float **sin_out)
+{
+    *cos_out = *sin_out = NULL;
+    if (shape->family == YK_FAMILY_GPT2) return YK_OK;
+    int64_t n = n_positions * shape->head_size / 2;
+    YK_TRY(push(e->persistent, "rotary cosines", n * 4, cos_out));
+    YK_TRY(push(e->persistent, "rotary sines", n * 4, sin_out));
+    if (yk_device_get_kind(e->device) == YK_DEVICE_DRY) return YK_OK;
+    float *host = malloc((size_t)(2 * n) * sizeof *host);
+    if (!host) return yk_fail(YK_ENOMEM, "rotary table", "no memory for %" PRId64 " angles", n);
+    yk_rope_table(shape, n_positions, host, host + n);
+    yk_status status = yk_copy(e->compute, *cos_out, host, n * 4, YK_COPY_HOST_TO_DEVICE);
+    if (status == YK_OK)
+        status = yk_copy(e->compute, *sin_out, host + n, n * 4, YK_COPY_HOST_TO_DEVICE);
+    if (status == YK_OK) status = yk_stream_synchronize(e->compute);
+    free(host);
+    return status;
+}
+
+static yk_status create_pass(yk_engine *e, const yk_model_shape *shape)
+{
+    yk_pass_options o = {
+        .stream = e->compute,
+        .activation = e->activation,
+        .n_positions = e->seq_len,
+        .values = e->values,
+        .dtype = e->compute_dtype,
+        .recompute = e->config->memory.recompute,
+        .head_chunk = head_chunk(e, shape),
+    };
+    float *cos, *sin;
+    YK_TRY(push_rope(e, shape, o.n_positions, &cos, &sin));
+    o.rope_cos = cos;
+    o.rope_sin = sin;
+    return yk_pass_create(e->model, &o, &e->pass);
+}
+
+static yk_status create_store(yk_engine *e)
+{
+    yk_store_options o = {
+        .params = yk_model_params(e->model),
+        .n_params = yk_model_n_params(e->model),
+        .n_units = yk_model_n_units(e->model),
+        .compute = e->compute_dtype,
+        .grads = e->grads_dtype,
+        .train = e->train,
+    };
+    return yk_store_create(&o, e->persistent, e->compute, &e->store);
+}
+
+static yk_status push_batches(yk_engine *e)
+{
+    int64_t bytes = yk_engine_batch_bytes(e);
+    for (int i = 0; i < YK_BATCH_SLOTS; i++)
+        YK_TRY(push(e->persistent, "batches", bytes, &e->slots[i]));
+    for (int i = 0; i < YK_N_SPLITS; i++)
+        YK_TRY(push(e->pinned, "batches read ahead", YK_LOADER_BUFFERS * bytes, &e->staging[i]));
+    return YK_OK;
+}
+
+/* The values of the step, zero but for the loss scale, and room for copies of them. */
+static yk_status push_values(yk_engine *e)
+{
+    int64_t bytes = sizeof(yk_step_values);
+    YK_TRY(push(e->persistent, "step values", bytes, &e->values));
+    YK_TRY(push(e->pinned, "step results", 2 * bytes, &e->results));
+    YK_TRY(push(e->pinned, "evaluation result", bytes, &e->evaluated));
+    for (int i = 0; i < 2; i++) YK_TRY(yk_event_create(e->device, &e->result_ready[i]));
+    bool fp16 = e->compute_dtype == YK_F16;
+    yk_step_values start = {
+        .loss_scale = fp16 ? (float)e->config->precision.loss_scale.start : 1.0f,
+    };
+    YK_TRY(yk_copy(e->compute, e->values, &start, bytes, YK_COPY_HOST_TO_DEVICE));
+    return yk_stream_synchronize(e->compute);
+}
+
+static yk_status build(yk_engine *e, const yk_engine_options *o)
+{
+    YK_TRY(yk_model_create(o->shape, &e->model));
+    YK_TRY(yk_stream_create(e->device, YK_STREAM_COMPUTE, "compute", &e->compute));
+    YK_TRY(create_arenas(e, o));
+    YK_TRY(lend_workspace(e, o));
+    YK_TRY(push_values(e));
+    YK_TRY(push_batches(e));
+    YK_TRY(create_store(e));
+    return create_pass(e, o->shape);
+}
+
+yk_status yk_engine_create(const yk_engine_options *options, yk_engine **engine_out)
+{
+    const yk_config *c = options->config;
+    YK_TRY(check_sizes(options));
+    yk_engine *e = calloc(1, sizeof *e);
+    if (!e) return yk_fail(YK_ENOMEM, "engine", "no memory");
+    yk_dtype compute = c->precision.compute;
+    *e = (yk_engine){
+        .device = options->device,
+        .config = c,
+        .compute_dtype = compute,
+        .grads_dtype = c->precision.grads == YK_AUTO ? compute : (yk_dtype)c->precision.grads,
+        .train = options->train,
+        .micro_batch = options->micro_batch,
+        .seq_len = c->train.seq_len,
+        .n_micro = c->train.batch / options->micro_batch,
+        .n_fields = c->data.doc_mask ? 4 : 3,
+    };
+    yk_status status = build(e, options);
+    if (status != YK_OK) {
+        yk_engine_destroy(e);
+        return status;
+    }
+    *engine_out = e;
+    return YK_OK;
+}
+
+void yk_engine_destroy(yk_engine *e)
+{
+    if (!e) return;
+    yk_pass_destroy(e->pass);
+    yk_store_destroy(e->store);
+    for (int i = 0; i < 2; i++) yk_event_destroy(e->result_ready[i]);
+    yk_stream_destroy(e->compute);
+    yk_arena_destroy(e->pinned);
+    yk_arena_destroy(e->workspace);
+    yk_arena_destroy(e->activation);
+    yk_arena_destroy(e->persistent);
+    yk_model_destroy(e->model);
+    free(e);
+}
+
+/* Values made and copied at a time. */
+#define INIT_CHUNK ((int64_t)1 << 20)
+
+static yk_status init_param(yk_engine *e, int param, int64_t seed, float *values)
+{
+    int64_t count = yk_param_count(&yk_model_params(e->model)[param]);
+    for (int64_t i = 0; i < count; i += INIT_CHUNK) {
+        int64_t n = yk_min(count - i, INIT_CHUNK);
+        yk_model_init_values(e->model, param, seed, i, i + n, values);
+        YK_TRY(yk_store_write(e->store, YK_STORE_WEIGHT, param, i, n, values, e->compute));
+    }
+    return YK_OK;
+}
+
+yk_status yk_engine_init_weights(yk_engine *e, int64_t seed)
+{
+    float *values = malloc(INIT_CHUNK * sizeof *values);
+    if (!values) return yk_fail(YK_ENOMEM, "model", "no memory for initial weights");
+    yk_status status = YK_OK;
+    for (int i = 0; i < yk_model_n_params(e->model) && status == YK_OK; i++)
+        status = init_param(e, i, seed, values);
+    free(values);
+    return status;
+}
+
+yk_arena_sizes yk_engine_high_water(const yk_engine *e)
+{
+    int64_t workspace = yk_round_up(yk_stream_workspace_high(e->compute), YK_ARENA_ALIGN);
+    return (yk_arena_sizes){
+        .persistent = yk_arena_high(e->persistent),
+        .activation = yk_arena_high(e->activation),
+        .workspace = workspace,
+        .pinned = yk_arena_high(e->pinned),
+    };
+}
+
+int64_t yk_engine_batch_bytes(const yk_engine *e)
+{
+    return e->n_fields * e->micro_batch * e->seq_len * (int64_t)sizeof(int32_t);
+}
+
+yk_batch yk_engine_batch(const yk_engine *e, int slot)
+{
+    int64_t rows = e->micro_batch * e->seq_len;
+    const int32_t *fields = e->slots[slot];
+    return (yk_batch){
+        .tokens = fields,
+        .targets = fields + rows,
+        .positions = fields + 2 * rows,
+        .doc_start = e->n_fields > 3 ? fields + 3 * rows : NULL,
+        .batch = e->micro_batch,
+        .seq_len = e->seq_len,
+    };
+}

@@ -1,0 +1,15 @@
+/* engine/evaluate.h - the loss on the validation data. */
+#ifndef YK_ENGINE_EVALUATE_H
+#define YK_ENGINE_EVALUATE_H
+
+#include "engine/feed.h"
+
+/* Mean loss, in nats, over the unmasked tokens of the next `n_batches` micro-batches of `feed`.
+ * Between steps only: the sums of the step are used. Blocks.
+ *
+ * n_tokens_out  unmasked tokens; with none the loss is 0. May be NULL
+ */
+yk_status yk_evaluate(yk_engine *engine, yk_feed *feed, int64_t n_batches, double *loss_out,
+                      int64_t *n_tokens_out);
+
+#endif

@@ -1,0 +1,62 @@
+/* engine/plan.h - a training step's memory and time, before anything is allocated.
+ *
+ * Model.    The plan is the real engine's step, run on a dry device that only counts. Nothing here
+ * knows a formula of a model: what the arenas measured and what the virtual clock shows is the
+ *           plan, and a run allocates from it. In the real run the arenas' high-water marks equal
+ * it to the byte.
+ */
+#ifndef YK_ENGINE_PLAN_H
+#define YK_ENGINE_PLAN_H
+
+#include <stdio.h>
+
+#include "engine/engine.h"
+
+/* A line of the ledger: pieces of one name in one arena, taken together. */
+typedef struct yk_plan_item {
+    const char *arena; /* "persistent", "activation", "workspace", "pinned" */
+    char name[32];
+    int64_t bytes;
+    int64_t n_pieces;
+} yk_plan_item;
+
+typedef struct yk_plan {
+    yk_device_spec spec;
+    yk_arena_sizes sizes;
+    int64_t micro_batch, n_micro;
+    int64_t limit;       /* bytes of device memory that may be used */
+    double step_s;       /* virtual time of one step */
+    double flops, bytes; /* what one step computes and moves */
+    int64_t tokens;      /* of one step */
+    yk_plan_item *items; /* (n_items) owned */
+    int n_items;
+} yk_plan;
+
+/* Plan training as `config` says on the device that `spec` describes.                    [local]
+ *
+ * micro_batch auto takes the largest divisor of train.batch that fits the limit, which is
+ * memory.device_limit or what the device has.
+ *
+ * red_zone  bytes of pattern behind each piece of memory; 0 in a normal run
+ *
+ * YK_ENOFIT  it does not fit; the message says what would
+ */
+yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
+                       const yk_device_spec *spec, int64_t red_zone, yk_plan *plan_out);
+
+/* Plan evaluation and generation alone: parameters, and a pass over `seq_len` positions. */
+yk_status yk_plan_make_inference(const yk_config *config, const yk_model_shape *shape,
+                                 const yk_device_spec *spec, yk_plan *plan_out);
+
+void yk_plan_fini(yk_plan *plan);
+
+/* Device memory in all. */
+int64_t yk_plan_device_bytes(const yk_plan *plan);
+
+/* Print the ledger and the clock for people. */
+void yk_plan_print(const yk_plan *plan, FILE *out);
+
+/* Print it as one JSON object. */
+void yk_plan_print_json(const yk_plan *plan, FILE *out);
+
+#endif

@@ -1,0 +1,87 @@
+/* engine/write_text.c - from a prompt to tokens, and from tokens to text as they come. */
+#include "engine/write_text.h"
+
+#include <string.h>
+
+/* Where new tokens go. */
+typedef struct printer {
+    yk_decoder decoder;
+    FILE *out;
+} printer;
+
+static yk_status print_text(printer *p, yk_text *text)
+{
+    if (text->n > 0) fwrite(text->data, 1, (size_t)text->n, p->out);
+    yk_text_fini(text);
+    return fflush(p->out) == 0 ? YK_OK : yk_fail(YK_EIO, "output", "it cannot be written");
+}
+
+static yk_status print_token(void *context, int32_t token)
+{
+    printer *p = context;
+    yk_text text = {0};
+    yk_status status = yk_decoder_push(&p->decoder, token, &text);
+    if (status == YK_OK) return print_text(p, &text);
+    yk_text_fini(&text);
+    return status;
+}
+
+static yk_status print_end(printer *p)
+{
+    yk_text text = {0};
+    yk_status status = yk_decoder_finish(&p->decoder, &text);
+    if (status == YK_OK) status = print_text(p, &text);
+    fputc('\n', p->out);
+    return status;
+}
+
+/* The tokens of a prompt, with what the tokenizer wants before a text. */
+static yk_status encode_prompt(yk_tokenizer *tokenizer, const char *prompt, yk_tokens *tokens)
+{
+    const int32_t *prefix;
+    int64_t n = yk_tokenizer_prefix(tokenizer, &prefix);
+    for (int64_t i = 0; i < n; i++) YK_TRY(yk_tokens_add(tokens, prefix[i]));
+    if (!prompt[0] && n == 0) prompt = "\n";
+    return yk_tokenizer_encode(tokenizer, prompt, (int64_t)strlen(prompt), tokens);
+}
+
+static yk_status write_text(yk_engine *engine, yk_tokenizer *tokenizer,
+                            const yk_write_options *options, yk_tokens *tokens, FILE *out)
+{
+    printer p = {.out = out};
+    YK_TRY(encode_prompt(tokenizer, options->prompt, tokens));
+    yk_decoder_init(&p.decoder, tokenizer, false);
+    fputs(options->prompt, out);
+    yk_generate_options g = {
+        .prompt = tokens->ids,
+        .n_prompt = tokens->n,
+        .max_tokens = options->max_tokens,
+        .stop_token = yk_tokenizer_find(tokenizer, "<|endoftext|>"),
+        .sample = options->sample,
+    };
+    YK_TRY(yk_generate(engine, &g, print_token, &p));
+    return print_end(&p);
+}
+
+yk_status yk_write_text(yk_engine *engine, yk_tokenizer *tokenizer, const yk_write_options *options,
+                        FILE *out)
+{
+    yk_tokens tokens = {0};
+    yk_status status = write_text(engine, tokenizer, options, &tokens, out);
+    yk_tokens_fini(&tokens);
+    return status;
+}
+
+yk_status yk_write_sample(yk_engine *engine, const yk_config *config)
+{
+    yk_tokenizer *tokenizer;
+    yk_write_options o = {
+        .prompt = config->sample.prompt,
+        .max_tokens = config->sample.tokens,
+        .sample = {.temperature = 0.8, .top_p = 1.0, .seed = config->train.seed},
+    };
+    YK_TRY(yk_tokenizer_open(config->data.tokenizer, &tokenizer));
+    yk_status status = yk_write_text(engine, tokenizer, &o, stdout);
+    yk_tokenizer_close(tokenizer);
+    return status;
+}
