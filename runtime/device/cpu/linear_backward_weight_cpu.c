@@ -1,0 +1,190 @@
+/* runtime/device/cpu/linear_backward_weight_cpu.c - dw (+)= dy^T x and dbias (+)= column sums of dy.
+ *
+ * The sum runs over all rows of a batch, the result is small. So the result is cut into tiles and,
+ * where these are too few to share out, the rows into slices; a piece is a tile of one slice. It
+ * sums in scratch, taking DEPTH rows at a time: both operands are copied to the order in which the
+ * product reads them, and the columns of dy are summed in passing. Slices are added in order.
+ */
+#include <omp.h>
+
+#include "runtime/device/cpu/cpu.h"
+#include "runtime/device/cpu/gemm.h"
+#include "runtime/device/cpu/vec.h"
+
+#define DEPTH     256 /* rows at a time */
+#define TILE_N    216 /* most of a tile's rows: a multiple of every GEMM_ROWS */
+#define TILE_K    256 /* most of a tile's columns: a multiple of every GEMM_COLS */
+#define PIECES    32  /* enough for many threads and even shares */
+#define MIN_SLICE 512 /* rows: what adding the slices costs is far under what they take */
+
+/* In a thread's scratch. */
+#define LEFT_FLOATS  (DEPTH * TILE_N + VEC_LANES)
+#define RIGHT_FLOATS (DEPTH * TILE_K)
+#define SUM_FLOATS   (TILE_N * TILE_K)
+#define BIAS_FLOATS  (TILE_N + VEC_LANES)
+_Static_assert(LEFT_FLOATS + RIGHT_FLOATS + SUM_FLOATS + BIAS_FLOATS <= CPU_SCRATCH_FLOATS,
+               "a piece fits the scratch");
+
+typedef struct plan {
+    int64_t n_n, tile_n; /* tiles along N and their size */
+    int64_t n_k, tile_k;
+    int64_t n_slices, slice; /* rows */
+} plan;
+
+static plan make_plan(const yk_linear_backward_weight_args *a)
+{
+    plan p;
+    p.n_n = yk_div_up(a->n, TILE_N);
+    p.tile_n = yk_round_up(yk_div_up(a->n, p.n_n), GEMM_ROWS);
+    p.n_n = yk_div_up(a->n, p.tile_n);
+    p.n_k = yk_div_up(a->k, TILE_K);
+    p.tile_k = yk_round_up(yk_div_up(a->k, p.n_k), GEMM_COLS);
+    p.n_k = yk_div_up(a->k, p.tile_k);
+    p.n_slices = yk_max(1, yk_min(yk_div_up(PIECES, p.n_n * p.n_k), a->m / MIN_SLICE));
+    p.slice = yk_div_up(a->m, p.n_slices);
+    p.n_slices = yk_div_up(a->m, p.slice);
+    return p;
+}
+
+/* Slices' sums (n_slices,N,K), then their column sums (n_slices,N). */
+int64_t yk_cpu_linear_backward_weight_bytes(const yk_linear_backward_weight_args *a)
+{
+    plan p = make_plan(a);
+    return p.n_slices == 1 ? 0 : 4 * p.n_slices * (a->n * a->k + a->n);
+}
+
+/* Rows `row`.. of dy, columns n0 .. n0+n-1, to strips (depth, GEMM_ROWS), each one after the other.
+ * Vectors are wider than a strip: what they write beyond it is written over by the next row. The
+ * column sums of a strip are its lanes'. */
+VEC_INLINE void copy_left(float *left, float *bias, const yk_linear_backward_weight_args *a,
+                          int64_t row, int64_t depth, int64_t n0, int64_t n, yk_dtype t)
+{
+    for (int64_t i = 0; i < n; i += GEMM_ROWS) {
+        float *strip = left + i * depth;
+        int64_t there = a->n - n0 - i, at = row * a->n + n0 + i;
+        vecf sum = vec_load_f32(bias + i);
+        for (int64_t r = 0; r < depth; r++, at += a->n) {
+            vecf v = vec_load_n(a->dy, at, there, t);
+            vec_store_f32(strip + r * GEMM_ROWS, v);
+            sum += v;
+        }
+        vec_store_n(bias, i, GEMM_ROWS, sum, YK_F32);
+    }
+}
+
+static void copy_right(float *right, const yk_linear_backward_weight_args *a, int64_t row,
+                       int64_t depth, int64_t k0, int64_t k)
+{
+    for (int64_t j = 0; j < k; j += GEMM_COLS)
+        yk_cpu_pack_rows(right + j * depth, cpu_at(a->x, row * a->k + k0 + j, a->dtype), a->k,
+                         depth, yk_min(GEMM_COLS, k - j), a->dtype);
+}
+
+/* to (+)= sums, n of them; both grad_dtype and fp32 know no gap. */
+VEC_INLINE void put(void *to, int64_t at, const float *sums, int64_t n, bool accumulate, yk_dtype t)
+{
+    for (int64_t j = 0; j < n; j += VEC_LANES) {
+        vecf v = vec_load_n(sums, j, n - j, YK_F32);
+        if (accumulate) v += vec_load_n(to, at + j, n - j, t);
+        vec_store_n(to, at + j, n - j, v, t);
+    }
+}
+
+static void put_row(void *to, int64_t at, const float *sums, int64_t n, bool accumulate,
+                    yk_dtype dtype)
+{
+    YK_CPU_BY_DTYPE(dtype, put(to, at, sums, n, accumulate, T));
+}
+
+/* Tile (n0,k0) of rows begin .. end-1, summed in `sums` (n, tile_k) and `bias`. */
+static void sum_tile(const yk_linear_backward_weight_args *a, const plan *p, int64_t n0, int64_t k0,
+                     int64_t begin, int64_t end, float *scratch)
+{
+    float *sums = scratch, *bias = sums + SUM_FLOATS, *left = bias + BIAS_FLOATS;
+    float *right = left + LEFT_FLOATS;
+    int64_t n = yk_round_up(yk_min(p->tile_n, a->n - n0), GEMM_ROWS);
+    int64_t k = yk_min(p->tile_k, a->k - k0);
+    memset(bias, 0, BIAS_FLOATS * sizeof *bias);
+    for (int64_t row = begin; row < end; row += DEPTH) {
+        int64_t depth = yk_min(DEPTH, end - row);
+        YK_CPU_BY_DTYPE(a->dtype, copy_left(left, bias, a, row, depth, n0, n, T));
+        copy_right(right, a, row, depth, k0, k);
+        for (int64_t j = 0; j < k; j += GEMM_COLS)
+            for (int64_t i = 0; i < n; i += GEMM_ROWS)
+                yk_cpu_gemm_tile(GEMM_ROWS, depth, left + i * depth, 1, GEMM_ROWS,
+                                 right + j * depth, GEMM_COLS, sums + i * p->tile_k + j, p->tile_k,
+                                 row > begin);
+    }
+}
+
+static void run_piece(const yk_linear_backward_weight_args *a, const plan *p, int64_t piece,
+                      float *slices, float *scratch)
+{
+    int64_t slice = piece / (p->n_n * p->n_k), tile = piece % (p->n_n * p->n_k);
+    int64_t n0 = tile / p->n_k * p->tile_n, k0 = tile % p->n_k * p->tile_k;
+    int64_t n = yk_min(p->tile_n, a->n - n0), k = yk_min(p->tile_k, a->k - k0);
+    int64_t begin = slice * p->slice;
+    sum_tile(a, p, n0, k0, begin, yk_min(begin + p->slice, a->m), scratch);
+    const float *sums = scratch, *bias = scratch + SUM_FLOATS;
+    bool whole = p->n_slices == 1, bias_here = a->dbias && k0 == 0;
+    if (whole) {
+        for (int64_t i = 0; i < n; i++)
+            put_row(a->dw, (n0 + i) * a->k + k0, sums + i * p->tile_k, k, a->accumulate,
+                    a->grad_dtype);
+        if (bias_here) put_row(a->dbias, n0, bias, n, a->accumulate, a->grad_dtype);
+        return;
+    }
+    float *dw = slices + slice * a->n * a->k;
+    float *dbias = slices + p->n_slices * a->n * a->k + slice * a->n;
+    for (int64_t i = 0; i < n; i++)
+        put_row(dw, (n0 + i) * a->k + k0, sums + i * p->tile_k, k, false, YK_F32);
+    if (bias_here) put_row(dbias, n0, bias, n, false, YK_F32);
+}
+
+/* to (+)= the slices' sums in order, elements begin .. end-1 of `size`. */
+VEC_INLINE void add_slices(void *to, const float *slices, int64_t n_slices, int64_t size,
+                           int64_t begin, int64_t end, bool accumulate, yk_dtype t)
+{
+    for (int64_t i = begin; i < end; i += VEC_LANES) {
+        int64_t n = end - i;
+        vecf v = vec_load_n(slices, i, n, YK_F32);
+        for (int64_t s = 1; s < n_slices; s++) v += vec_load_n(slices + s * size, i, n, YK_F32);
+        if (accumulate) v += vec_load_n(to, i, n, t);
+        vec_store_n(to, i, n, v, t);
+    }
+}
+
+static void add_chunk(const yk_linear_backward_weight_args *a, const plan *p, const float *slices,
+                      int64_t chunk)
+{
+    int64_t size = a->n * a->k, begin = chunk * CPU_CHUNK, end = yk_min(begin + CPU_CHUNK, size);
+    YK_CPU_BY_DTYPE(a->grad_dtype,
+                    add_slices(a->dw, slices, p->n_slices, size, begin, end, a->accumulate, T));
+}
+
+static void add_bias(const yk_linear_backward_weight_args *a, const plan *p, const float *slices)
+{
+    YK_CPU_BY_DTYPE(a->grad_dtype,
+                    add_slices(a->dbias, slices, p->n_slices, a->n, 0, a->n, a->accumulate, T));
+}
+
+yk_status yk_cpu_linear_backward_weight(yk_stream *s, const yk_linear_backward_weight_args *a,
+                                        void *ws)
+{
+    plan p = make_plan(a);
+    int64_t n_pieces = p.n_slices * p.n_n * p.n_k, size = a->n * a->k;
+    const float *slices = ws;
+#pragma omp parallel num_threads(cpu_threads(s, n_pieces))
+    {
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < n_pieces; i++)
+            run_piece(a, &p, i, ws, cpu_scratch(s, omp_get_thread_num()));
+        if (p.n_slices > 1) {
+#pragma omp for schedule(static) nowait
+            for (int64_t i = 0; i < yk_div_up(size, CPU_CHUNK); i++) add_chunk(a, &p, slices, i);
+#pragma omp single
+            if (a->dbias) add_bias(a, &p, slices + p.n_slices * size);
+        }
+    }
+    return YK_OK;
+}

@@ -1,0 +1,152 @@
+/* runtime/device/cpu/product_cpu.c - cutting a product into tiles by its shape.
+ *
+ * Blocks of k (outermost but for blocks of columns), so that a panel and a few strips of rows fit
+ * the caches; tiles of rows by panels of columns as pieces for the threads. No tile's bits depend on
+ * the cut (gemm.h), so the sizes below are free to be whatever is fast.
+ */
+#include "runtime/device/cpu/product.h"
+
+#include <omp.h>
+
+#include "runtime/device/cpu/vec.h"
+
+#define PANEL_FLOATS (1024 * 1024) /* of the workspace: half of a large second-level cache */
+#define MAX_DEPTH    2048          /* k in a block */
+#define LEFT_FLOATS  (48 * 1024)   /* a tile of the left operand: fits the second-level cache */
+#define MAX_STRIPS   8             /* of GEMM_ROWS rows in a tile */
+#define PIECES       64            /* enough for many threads and even shares */
+#define LEFT_PAD     16            /* keeps rows of the copied left operand off equal cache sets */
+
+typedef struct plan {
+    int64_t n_depths, depth;     /* blocks of k and the size of all but the last */
+    int64_t n_widths, width;     /* blocks of columns; a multiple of GEMM_COLS */
+    int64_t n_heights, height;   /* tiles of rows; a multiple of GEMM_ROWS */
+    int64_t n_groups, per_group; /* pieces of a block of columns, in panels */
+} plan;
+
+/* Cut `total` into the fewest equal parts of at most `most`, each a multiple of `unit`. */
+static int64_t even_part(int64_t total, int64_t most, int64_t unit)
+{
+    int64_t n = yk_div_up(total, yk_max(most / unit * unit, unit));
+    return yk_round_up(yk_div_up(total, n), unit);
+}
+
+static plan make_plan(int64_t m, int64_t n, int64_t k)
+{
+    plan p;
+    p.depth = even_part(k, MAX_DEPTH, 1);
+    p.n_depths = yk_div_up(k, p.depth);
+    p.width = even_part(n, PANEL_FLOATS / p.depth, GEMM_COLS);
+    p.n_widths = yk_div_up(n, p.width);
+    int64_t strips = yk_max(1, yk_min(MAX_STRIPS, LEFT_FLOATS / (GEMM_ROWS * p.depth)));
+    p.height = strips * GEMM_ROWS;
+    p.n_heights = yk_div_up(m, p.height);
+    int64_t panels = p.width / GEMM_COLS;
+    p.per_group = yk_div_up(panels, yk_min(panels, yk_div_up(PIECES, p.n_heights)));
+    p.n_groups = yk_div_up(panels, p.per_group);
+    return p;
+}
+
+static int64_t panel_floats(const plan *p)
+{
+    return p->depth * p->width;
+}
+
+int64_t yk_cpu_product_bytes(int64_t m, int64_t n, int64_t k)
+{
+    plan p = make_plan(m, n, k);
+    int64_t sums = p.n_depths > 1 ? yk_round_up(m, GEMM_UNIT) * p.width : 0;
+    return 4 * (panel_floats(&p) + sums);
+}
+
+/* One block: columns from col, k from first. */
+typedef struct block {
+    int64_t col, cols, first, depth;
+    bool begins, ends; /* the first, the last of the blocks of k */
+    float *panels;     /* (panels, depth, GEMM_COLS) */
+    float *sums;       /* (M, width) between blocks of k, or NULL when there is one */
+} block;
+
+static void pack_panel(const cpu_product *p, const block *b, int64_t i)
+{
+    int64_t col = b->col + i * GEMM_COLS, n = yk_min(GEMM_COLS, b->col + b->cols - col);
+    float *panel = b->panels + i * b->depth * GEMM_COLS;
+    if (p->transposed)
+        yk_cpu_pack_transposed(panel, cpu_at(p->b, col * p->k + b->first, p->dtype), p->k, b->depth,
+                               n, p->dtype);
+    else
+        yk_cpu_pack_rows(panel, cpu_at(p->b, b->first * p->n + col, p->dtype), p->n, b->depth, n,
+                         p->dtype);
+}
+
+VEC_INLINE void copy_rows(float *to, int64_t to_row, const cpu_product *p, const block *b,
+                          int64_t row, int64_t rows, yk_dtype t)
+{
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t l = 0; l < b->depth; l += VEC_LANES)
+            vec_store_f32(to + i * to_row + l,
+                          vec_load_n(p->a, (row + i) * p->k + b->first + l, b->depth - l, t));
+}
+
+/* The left operand's rows as fp32 with GEMM_UNIT rows there for every one asked for: where they lie
+ * when they can be used so, else a copy in `scratch`. Rows a multiple of 4096 bytes apart would all
+ * fall into one set of the nearest cache. */
+static const float *left_rows(const cpu_product *p, const block *b, int64_t row, int64_t rows,
+                              float *scratch, int64_t *a_row_out)
+{
+    if (p->dtype == YK_F32 && rows % GEMM_UNIT == 0 && p->k % 1024 != 0) {
+        *a_row_out = p->k;
+        return (const float *)p->a + row * p->k + b->first;
+    }
+    int64_t a_row = yk_round_up(b->depth, VEC_LANES) + LEFT_PAD;
+    YK_CPU_BY_DTYPE(p->dtype, copy_rows(scratch, a_row, p, b, row, rows, T));
+    for (int64_t i = rows; i < yk_round_up(rows, GEMM_UNIT); i++)
+        memset(scratch + i * a_row, 0, 4 * (size_t)b->depth);
+    *a_row_out = a_row;
+    return scratch;
+}
+
+/* Rows of tile `height` by the panels of group `group`. */
+static void run_piece(const cpu_product *p, const plan *q, const block *b, int64_t piece,
+                      float *scratch)
+{
+    int64_t row = piece / q->n_groups * q->height, rows = yk_min(q->height, p->m - row);
+    int64_t n_panels = yk_div_up(b->cols, GEMM_COLS), i = piece % q->n_groups * q->per_group;
+    int64_t end = yk_min(i + q->per_group, n_panels), a_row;
+    if (i >= end) return;
+    float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+    const float *a = left_rows(p, b, row, rows, scratch, &a_row);
+    for (; i < end; i++) {
+        int64_t col = i * GEMM_COLS, cols = yk_min(GEMM_COLS, b->cols - col);
+        const float *panel = b->panels + i * b->depth * GEMM_COLS;
+        for (int64_t r = 0; r < rows; r += GEMM_ROWS) {
+            int64_t n = yk_min(GEMM_ROWS, rows - r);
+            float *c = b->sums ? b->sums + (row + r) * q->width + col : tile;
+            int64_t c_row = b->sums ? q->width : GEMM_COLS;
+            yk_cpu_gemm_tile((int)yk_round_up(n, GEMM_UNIT), b->depth, a + r * a_row, a_row, 1,
+                             panel, GEMM_COLS, c, c_row, !b->begins);
+            if (b->ends) p->finish(p->args, c, c_row, row + r, b->col + col, n, cols);
+        }
+    }
+}
+
+void yk_cpu_product_run(const yk_stream *s, const cpu_product *p, void *ws)
+{
+    plan q = make_plan(p->m, p->n, p->k);
+    int64_t n_pieces = q.n_heights * q.n_groups, n_blocks = q.n_widths * q.n_depths;
+#pragma omp parallel num_threads(cpu_threads(s, n_pieces))
+    for (int64_t n = 0; n < n_blocks; n++) {
+        int64_t at = n % q.n_depths;
+        block b = {.col = n / q.n_depths * q.width, .first = at * q.depth, .panels = ws};
+        b.cols = yk_min(q.width, p->n - b.col);
+        b.depth = yk_min(q.depth, p->k - b.first);
+        b.begins = at == 0;
+        b.ends = at == q.n_depths - 1;
+        b.sums = q.n_depths > 1 ? b.panels + panel_floats(&q) : NULL;
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < yk_div_up(b.cols, GEMM_COLS); i++) pack_panel(p, &b, i);
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < n_pieces; i++)
+            run_piece(p, &q, &b, i, cpu_scratch(s, omp_get_thread_num()));
+    }
+}
