@@ -1,0 +1,142 @@
+/* tests/engine/test_plan.c - the plan against what a run uses; refusals.
+ *
+ * ctest: TIMEOUT 120
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/evaluate.h"
+#include "engine/generate.h"
+#include "tests/engine/rig.h"
+
+static void assert_plan_holds(int64_t red_zone, const char *const *sets)
+{
+    yk_rig rig;
+    double loss;
+    yk_rig_open(&rig, red_zone, sets);
+    yk_rig_train(&rig, 0, 2, NULL);
+    assert_int_equal(yk_evaluate(rig.engine, &rig.feed, 1, &loss, NULL), YK_OK);
+    yk_arena_sizes high = yk_engine_high_water(rig.engine);
+    if (high.workspace > 0) high.workspace += red_zone;
+    assert_int_equal(high.persistent, rig.plan.sizes.persistent);
+    assert_int_equal(high.activation, rig.plan.sizes.activation);
+    assert_int_equal(high.workspace, rig.plan.sizes.workspace);
+    assert_int_equal(high.pinned, rig.plan.sizes.pinned);
+    yk_rig_close(&rig); /* destroying an arena checks its red zones */
+}
+
+static void plan_equals_the_high_water_marks(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"model.preset=tiny-gpt2", "model.preset=tiny-llama",
+                                         "model.preset=tiny-qwen2"};
+    static const char *const batches[] = {"train.micro_batch=1", "train.micro_batch=2",
+                                          "train.micro_batch=4"};
+    static const char *const precisions[] = {"precision.compute=fp32", "precision.compute=bf16",
+                                             "precision.compute=fp16"};
+    static const char *const policies[] = {"memory.recompute=none", "memory.recompute=cheap",
+                                           "memory.recompute=block"};
+    static const char *const chunks[] = {"memory.head_chunk=auto", "memory.head_chunk=37"};
+    for (int i = 0; i < 54; i++) { /* every pair of neighbours in the lists meets */
+        const char *sets[] = {models[i % 3],         batches[i / 3 % 3],
+                              precisions[i / 9 % 3], policies[(i + i / 9) % 3],
+                              chunks[i / 27 % 2],    NULL};
+        assert_plan_holds(i % 2 ? 512 : 0, sets);
+    }
+}
+
+static void stronger_recomputation_never_takes_more(void **state)
+{
+    (void)state;
+    int64_t before = INT64_MAX;
+    static const char *const policies[] = {"memory.recompute=none", "memory.recompute=cheap",
+                                           "memory.recompute=block"};
+    for (int i = 0; i < 3; i++) {
+        yk_rig rig;
+        const char *sets[] = {"model.preset=tiny-llama", "model.layers=6", policies[i], NULL};
+        yk_rig_open(&rig, 0, sets);
+        assert_true(rig.plan.sizes.activation < before);
+        before = rig.plan.sizes.activation;
+        yk_rig_close(&rig);
+    }
+}
+
+/* Plan `sets` with a limit of `limit` bytes. */
+static yk_status plan_within(int64_t limit, const char *const *sets, yk_plan *plan_out)
+{
+    yk_rig rig;
+    yk_rig_open(&rig, 0, sets);
+    rig.config.memory.device_limit = limit;
+    rig.config.train.micro_batch = YK_AUTO;
+    yk_status status = yk_plan_make(&rig.config, &rig.shape, &rig.plan.spec, 0, plan_out);
+    yk_rig_close(&rig);
+    return status;
+}
+
+static void auto_takes_the_largest_micro_batch_that_fits(void **state)
+{
+    (void)state;
+    yk_rig rig;
+    yk_plan plan;
+    const char *whole[] = {"train.batch=12", "train.micro_batch=12", NULL};
+    const char *third[] = {"train.batch=12", "train.micro_batch=4", NULL};
+    yk_rig_open(&rig, 0, third);
+    int64_t bytes = yk_plan_device_bytes(&rig.plan);
+    yk_rig_close(&rig);
+    assert_int_equal(plan_within(0, whole, &plan), YK_OK);
+    assert_int_equal(plan.micro_batch, 12);
+    yk_plan_fini(&plan);
+    assert_int_equal(plan_within(bytes, whole, &plan), YK_OK);
+    assert_int_equal(plan.micro_batch, 4);
+    assert_true(yk_plan_device_bytes(&plan) <= bytes);
+    yk_plan_fini(&plan);
+    assert_int_equal(plan_within(1 << 16, whole, &plan), YK_ENOFIT);
+}
+
+static void ledger_adds_up_to_the_arenas(void **state)
+{
+    (void)state;
+    yk_rig rig;
+    const char *sets[] = {NULL};
+    yk_rig_open(&rig, 0, sets);
+    int64_t persistent = 0, activation = 0;
+    for (int i = 0; i < rig.plan.n_items; i++) {
+        const yk_plan_item *item = &rig.plan.items[i];
+        if (strcmp(item->arena, "persistent") == 0) persistent += item->bytes;
+        if (strcmp(item->arena, "activation") == 0) activation += item->bytes;
+    }
+    assert_int_equal(persistent, rig.plan.sizes.persistent);
+    assert_int_equal(activation, rig.plan.sizes.activation);
+    yk_rig_close(&rig);
+}
+
+static void sampling_during_training_is_planned(void **state)
+{
+    (void)state;
+    yk_rig rig;
+    const char *sets[] = {"model.preset=tiny-qwen2", "train.batch=1",  "train.micro_batch=1",
+                          "memory.recompute=block",  "sample.every=1", NULL};
+    yk_rig_open(&rig, 512, sets);
+    yk_rig_train(&rig, 0, 1, NULL);
+    assert_int_equal(yk_generate_rehearse(rig.engine),
+                     YK_OK); /* asks for all that it ever asks for */
+    assert_int_equal(yk_arena_high(rig.engine->activation), rig.plan.sizes.activation);
+    yk_rig_close(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plan_equals_the_high_water_marks),
+        cmocka_unit_test(stronger_recomputation_never_takes_more),
+        cmocka_unit_test(auto_takes_the_largest_micro_batch_that_fits),
+        cmocka_unit_test(ledger_adds_up_to_the_arenas),
+        cmocka_unit_test(sampling_during_training_is_planned),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
