@@ -119,6 +119,8 @@ def run_yoke(arguments, name, steps, environment):
         "data.dtype": "uint16",
         "data.tokenizer": '""',
         "train.steps": steps + WARMUP,
+        "schedule.kind": "constant",
+        "schedule.warmup": 0,
         "eval.every": 0,
         "eval.batches": 1,
         "sample.every": 0,
