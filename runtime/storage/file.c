@@ -70,6 +70,13 @@ yk_status yk_file_close(yk_file *file)
     return status;
 }
 
+void yk_file_abandon(yk_file *file)
+{
+    if (!file) return;
+    close(file->fd);
+    file_free(file);
+}
+
 const char *yk_file_path(const yk_file *file)
 {
     return file->path;
@@ -142,19 +149,39 @@ yk_status yk_file_sync(yk_file *file)
     return err ? yk_file_error("write", file->target ? file->target : file->path, err) : YK_OK;
 }
 
+/* Read from the file's own position to its end, wherever that is: a pipe has no size. `room` > 0 is a
+ * guess of how much that may be. One byte is left free behind the content. */
+static yk_status read_to_end(yk_file *file, int64_t room, char **data, int64_t *n)
+{
+    int64_t capacity = 0;
+    for (*n = 0;;) {
+        if (*n == capacity) {
+            capacity = capacity ? capacity + capacity / 2 : room;
+            char *grown = realloc(*data, (size_t)capacity + 1);
+            if (!grown) return yk_file_error("read", file->path, ENOMEM);
+            *data = grown;
+        }
+        int err = yk_file_fault(YK_FILE_OP_READ, file->path);
+        size_t want = (size_t)(capacity - *n < CALL_BYTES ? capacity - *n : CALL_BYTES);
+        ssize_t got = err ? -1 : read(file->fd, *data + *n, want);
+        if (got < 0 && !err) err = errno;
+        if (err == EINTR) continue;
+        if (err) return yk_file_error("read", file->path, err);
+        if (got == 0) return YK_OK;
+        *n += got;
+    }
+}
+
 yk_status yk_file_read_all(const char *path, char **data_out, int64_t *bytes_out)
 {
     yk_file *file;
     int64_t bytes;
+    char *data = NULL;
     YK_TRY(yk_file_open(path, YK_FILE_READ, &file));
     yk_status status = yk_file_size(file, &bytes);
-    char *data = NULL;
-    if (status == YK_OK && !(data = malloc((size_t)bytes + 1))) {
-        status = yk_file_error("read", path, ENOMEM);
-    }
-    if (status == YK_OK) status = yk_file_read_at(file, data, bytes, 0);
-    yk_status closed = yk_file_close(file);
-    if (status == YK_OK) status = closed;
+    /* Room for one byte more than there are, so that the end is met without growing. */
+    if (status == YK_OK) status = read_to_end(file, bytes < 64 ? 64 : bytes + 1, &data, &bytes);
+    yk_file_abandon(file); /* read only: nothing can be lost */
     if (status != YK_OK) {
         free(data);
         return status;
@@ -165,6 +192,16 @@ yk_status yk_file_read_all(const char *path, char **data_out, int64_t *bytes_out
     return YK_OK;
 }
 
+/* What a mapping needs: a file of the disk, not a pipe or a terminal. */
+static yk_status check_mappable(const yk_file *file)
+{
+    struct stat st;
+    if (fstat(file->fd, &st) == 0 && !S_ISREG(st.st_mode)) {
+        return yk_fail(YK_EINVAL, file->path, "is no regular file; write it to a file first");
+    }
+    return YK_OK;
+}
+
 yk_status yk_file_map_open(const char *path, yk_file_map *map_out)
 {
     yk_file *file;
@@ -172,6 +209,7 @@ yk_status yk_file_map_open(const char *path, yk_file_map *map_out)
     YK_TRY(yk_file_open(path, YK_FILE_READ, &file));
     yk_status status = yk_file_size(file, &bytes);
     void *data = NULL;
+    if (status == YK_OK) status = check_mappable(file);
     if (status == YK_OK && bytes > 0) {
         int err = yk_file_fault(YK_FILE_OP_MAP, path);
         if (!err) {
@@ -180,8 +218,7 @@ yk_status yk_file_map_open(const char *path, yk_file_map *map_out)
         }
         if (err) status = yk_file_error("map", path, err);
     }
-    close(file->fd); /* read only: nothing can be lost */
-    file_free(file);
+    yk_file_abandon(file); /* read only: nothing can be lost */
     if (status == YK_OK) *map_out = (yk_file_map){.data = data, .bytes = bytes};
     return status;
 }
@@ -236,8 +273,7 @@ yk_status yk_file_replace_commit(yk_file *file)
     file->target = NULL;
     if (!dir || !file->path) {
         status = yk_file_error("write", target, ENOMEM);
-        close(file->fd);
-        file_free(file);
+        yk_file_abandon(file);
     } else {
         status = yk_file_close(file);
     }
@@ -256,9 +292,8 @@ yk_status yk_file_replace_commit(yk_file *file)
 void yk_file_replace_abort(yk_file *file)
 {
     if (!file) return;
-    close(file->fd);
-    unlink(file->path); /* best effort, while another failure is being reported */
-    file_free(file);
+    unlink(file->path); /* best effort, while another failure is told */
+    yk_file_abandon(file);
 }
 
 yk_status yk_file_replace(const char *path, const void *data, int64_t bytes)

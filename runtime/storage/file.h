@@ -53,6 +53,9 @@ yk_status yk_file_open(const char *path, yk_file_mode mode, yk_file **file_out);
 /* Close a file and release it, whether or not closing succeeds. NULL does nothing.       [local] */
 yk_status yk_file_close(yk_file *file);
 
+/* Close a file and release it without a word, while another failure is told. NULL does nothing. */
+void yk_file_abandon(yk_file *file);
+
 /* The path that the file was opened by; borrowed until it is closed. */
 const char *yk_file_path(const yk_file *file);
 

@@ -128,6 +128,23 @@ static void empty_files_are_read_as_empty(void **state)
     yk_file_map_close(&map);
 }
 
+static void a_pipe_is_read_to_its_end_and_not_mapped(void **state)
+{
+    (void)state;
+    static char text[50000];
+    int ends[2];
+    char path[64];
+    yk_file_map map;
+    assert_int_equal(pipe(ends), 0);
+    memset(text, 'x', sizeof text - 1);
+    assert_int_equal(write(ends[1], text, sizeof text - 1), sizeof text - 1);
+    close(ends[1]);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    expect_content(path, text);
+    EXPECT_FAILURE(yk_file_map_open(path, &map), YK_EINVAL, "is no regular file");
+    close(ends[0]);
+}
+
 static void offsets_have_64_bits(void **state)
 {
     place *p = *state;
@@ -327,6 +344,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_written_is_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(appending_adds_to_what_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(empty_files_are_read_as_empty, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_pipe_is_read_to_its_end_and_not_mapped, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(offsets_have_64_bits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_wrong_path_is_the_users_mistake, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reading_past_the_end_says_so, set_up, tear_down),
