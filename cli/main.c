@@ -30,7 +30,7 @@ static const subcommand subcommands[] = {
     {"eval", yk_cli_eval, "DIR --data FILE", "the loss of a model on a text",
      "yoke eval runs/demo --data my.txt"},
     {"data", yk_cli_data, "inspect|prepare FILE...", "look at token files, and make them from text",
-     "yoke data inspect my.txt"},
+     NULL},
     {"config", yk_cli_config, "[KEY]", "every key: type, unit, default, range, meaning",
      "yoke config train"},
 };

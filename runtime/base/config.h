@@ -54,7 +54,7 @@ typedef enum yk_device_choice {
 } yk_device_choice;
 
 typedef enum yk_data_format {
-    YK_DATA_AUTO, /* by magic number, then by name: .bin with an .idx beside it, .bin, else text */
+    YK_DATA_AUTO, /* by magic number, or an .idx beside a .bin; another .bin is an error; else text */
     YK_DATA_TEXT, /* plain text: bytes, or through data.tokenizer */
     YK_DATA_LLMC, /* llm.c shards */
     YK_DATA_RAW,  /* headerless token ids of type data.dtype (nanoGPT) */
