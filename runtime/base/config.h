@@ -54,10 +54,10 @@ typedef enum yk_device_choice {
 } yk_device_choice;
 
 typedef enum yk_data_format {
-    YK_DATA_AUTO, /* by magic number, or an .idx beside a .bin; another .bin is an error; else text */
-    YK_DATA_TEXT, /* plain text: bytes, or through data.tokenizer */
-    YK_DATA_LLMC, /* llm.c shards */
-    YK_DATA_RAW,  /* headerless token ids of type data.dtype (nanoGPT) */
+    YK_DATA_AUTO,     /* by magic number or an .idx beside; another .bin is an error; else text */
+    YK_DATA_TEXT,     /* plain text: bytes, or through data.tokenizer */
+    YK_DATA_LLMC,     /* llm.c shards */
+    YK_DATA_RAW,      /* headerless token ids of type data.dtype (nanoGPT) */
     YK_DATA_MEGATRON, /* .bin and .idx */
 } yk_data_format;
 
