@@ -103,7 +103,7 @@ static void take(float *values_out, const yk_st_tensor *from, int64_t begin, int
     for (int64_t i = 0; i < n; i++) {
         uint16_t half;
         memcpy(&half, data + (begin + i * stride) * 2, 2);
-        values_out[i] = yk_load_f32(&half, 0, dtype);
+        values_out[i] = dtype == YK_BF16 ? yk_bf16_to_f32(half) : yk_f16_to_f32(half);
     }
 }
 

@@ -269,7 +269,7 @@ yk_status yk_store_read(yk_store *st, yk_store_state state, int param, int64_t b
     for (int64_t i = n - 1; i >= 0; i--) {
         uint16_t half;
         memcpy(&half, (const char *)values_out + 2 * i, 2);
-        values_out[i] = yk_load_f32(&half, 0, dtype);
+        values_out[i] = dtype == YK_BF16 ? yk_bf16_to_f32(half) : yk_f16_to_f32(half);
     }
     return YK_OK;
 }
