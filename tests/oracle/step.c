@@ -6,7 +6,10 @@
 
 /* ---- loss --------------------------------------------------------------------------------- */
 
-/* Bounds: exp of a difference of logits has 2 eps of the difference and 4 eps; the sum V eps. */
+/* Bounds: exp of a difference of logits has 2 eps of the difference and 4 eps; the sum V eps. A
+ * probability near the smallest normal number may be flushed to zero. */
+#define FLUSHED 0x1p-124
+
 void oracle_cross_entropy(const oracle_arith *arith, oracle_out losses, oracle_out dlogits,
                           const double *logits, const int32_t *targets, int64_t rows, int64_t vocab,
                           int64_t stride, double factor)
@@ -33,7 +36,7 @@ void oracle_cross_entropy(const oracle_arith *arith, oracle_out losses, oracle_o
             dlogits.value[r * stride + v] = zero ? 0 : (p - hot) * factor;
             if (arith)
                 dlogits.bound[r * stride + v] =
-                    zero ? 0 : fabs(factor) * (2 * relative * p + 4 * unit * (p + hot));
+                    zero ? 0 : fabs(factor) * (2 * relative * p + 4 * unit * (p + hot) + FLUSHED);
         }
     }
 }

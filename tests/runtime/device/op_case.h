@@ -64,6 +64,7 @@ typedef struct op_case {
     int64_t lent_bytes;
     uint64_t random, seed;
     uint64_t digest;    /* of every output's bytes so far */
+    bool bits_only;     /* the oracle has judged these cases: it need not again */
     double worst;       /* the largest error so far as a fraction of its bound */
     char worst_at[200]; /* and where */
 } op_case;
@@ -149,8 +150,8 @@ void op_expect_equal(op_case *c, const op_buffer *a, const op_buffer *b, const c
 /* Every byte of `b` is what it was before the operation. */
 void op_expect_unchanged(op_case *c, const op_buffer *b, const char *name);
 
-/* Run `family` on cpu devices of 1 to 4 threads with one seed, or twice on another device: every
- * output must have the same bits. */
+/* Run `family` with bits_only on cpu devices of 1 to 4 threads with one seed, or twice on another
+ * device: every output must have the same bits. */
 void op_expect_same_bits_again(void (*family)(op_case *c));
 
 #endif

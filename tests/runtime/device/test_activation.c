@@ -31,6 +31,7 @@ static void gelu_case(op_case *c, yk_dtype t, int64_t rows, int64_t cols)
     OP_RUN(c, yk_gelu_forward,
            &((yk_gelu_forward_args){
                .y = y->data, .z = z->data, .rows = rows, .cols = cols, .dtype = t}));
+    if (c->bits_only) return;
     oracle_out want = op_out(c, rows * cols);
     oracle_gelu_forward(&c->arith, want, z->value, rows * cols);
     op_expect(c, y, "y", want);
@@ -44,6 +45,7 @@ static void swiglu_forward_case(op_case *c, yk_dtype t, int64_t rows, int64_t co
     OP_RUN(c, yk_swiglu_forward,
            &((yk_swiglu_forward_args){
                .y = y->data, .gate_up = gate_up->data, .rows = rows, .cols = cols, .dtype = t}));
+    if (c->bits_only) return;
     oracle_out want = op_out(c, rows * cols);
     oracle_swiglu_forward(&c->arith, want, gate_up->value, rows, cols);
     op_expect(c, y, "y", want);
@@ -62,6 +64,7 @@ static void swiglu_backward_case(op_case *c, yk_dtype t, int64_t rows, int64_t c
                                        .rows = rows,
                                        .cols = cols,
                                        .dtype = t}));
+    if (c->bits_only) return;
     oracle_out want = op_out(c, rows * 2 * cols);
     oracle_swiglu_backward(&c->arith, want, dy->value, gate_up->value, rows, cols);
     op_expect(c, dgate_up, "dgate_up", want);

@@ -25,8 +25,8 @@ static void forward_case(op_case *c, yk_dtype t, shape s, bool with_bias, residu
                   (int)s.k, with_bias, (int)how);
     op_buffer *x = op_input(c, t, s.m * s.k, 1), *w = op_input(c, t, s.n * s.k, 1);
     op_buffer *bias = op_input(c, t, s.n, 1);
-    op_buffer *residual = (how == RESIDUAL_IS_Y ? op_inout : op_input)(c, t, s.m * s.n, 1);
-    op_buffer *y = how == RESIDUAL_IS_Y ? residual : op_output(c, t, s.m * s.n);
+    op_buffer *y = how == RESIDUAL_IS_Y ? op_inout(c, t, s.m * s.n, 1) : op_output(c, t, s.m * s.n);
+    op_buffer *residual = how == RESIDUAL ? op_input(c, t, s.m * s.n, 1) : y;
     OP_RUN(c, yk_linear_forward,
            &((yk_linear_forward_args){.y = y->data,
                                       .x = x->data,
@@ -37,6 +37,7 @@ static void forward_case(op_case *c, yk_dtype t, shape s, bool with_bias, residu
                                       .n = s.n,
                                       .k = s.k,
                                       .dtype = t}));
+    if (c->bits_only) return;
     oracle_out want = op_out(c, s.m * s.n);
     oracle_linear_forward(&c->arith, want, (oracle_out){0}, x->value, w->value,
                           with_bias ? bias->value : NULL,
@@ -70,6 +71,7 @@ static void gelu_case(op_case *c, yk_dtype t, shape s, bool with_bias)
     OP_RUN(c, yk_gelu_forward,
            &((yk_gelu_forward_args){
                .y = y_again->data, .z = z->data, .rows = s.m, .cols = s.n, .dtype = t}));
+    if (c->bits_only) return;
     oracle_out want = op_out(c, s.m * s.n), want_z = op_out(c, s.m * s.n);
     oracle_linear_forward(&c->arith, want, want_z, x->value, w->value,
                           with_bias ? bias->value : NULL, NULL, s.m, s.n, s.k, true, t);
@@ -97,7 +99,7 @@ static void backward_input_case(op_case *c, yk_dtype t, shape s, bool with_z, bo
     op_case_begin(c, t, "linear_backward_input M=%d N=%d K=%d z=%d accumulate=%d", (int)s.m,
                   (int)s.n, (int)s.k, with_z, accumulate);
     op_buffer *dy = op_input(c, t, s.m * s.n, 1), *w = op_input(c, t, s.n * s.k, 1);
-    op_buffer *z = op_input(c, t, s.m * s.k, 2);
+    op_buffer *z = with_z ? op_input(c, t, s.m * s.k, 2) : NULL;
     op_buffer *dx = op_gradient(c, t, s.m * s.k, accumulate);
     OP_RUN(c, yk_linear_backward_input,
            &((yk_linear_backward_input_args){.dx = dx->data,
@@ -109,6 +111,7 @@ static void backward_input_case(op_case *c, yk_dtype t, shape s, bool with_z, bo
                                              .k = s.k,
                                              .accumulate = accumulate,
                                              .dtype = t}));
+    if (c->bits_only) return;
     oracle_out want = op_out(c, s.m * s.k);
     oracle_linear_backward_input(&c->arith, want, op_before(dx, accumulate), dy->value, w->value,
                                  with_z ? z->value : NULL, s.m, s.n, s.k);
@@ -144,6 +147,7 @@ static void backward_weight_case(op_case *c, yk_dtype t, yk_dtype grad, shape s,
                                               .accumulate = accumulate,
                                               .dtype = t,
                                               .grad_dtype = grad}));
+    if (c->bits_only) return;
     oracle_out want = op_out(c, s.n * s.k),
                want_bias = with_bias ? op_out(c, s.n) : (oracle_out){0};
     oracle_linear_backward_weight(&c->arith, want, want_bias, op_before(dw, accumulate),

@@ -36,6 +36,7 @@ static void cast_case(op_case *c, yk_dtype dst, yk_dtype src, int64_t n)
     OP_RUN(c, yk_cast,
            &((yk_cast_args){
                .dst = out->data, .src = in->data, .n = n, .dst_dtype = dst, .src_dtype = src}));
+    if (c->bits_only) return;
     op_expect(c, out, "dst", want);
     for (int64_t i = 0; i < n; i++)
         if (!isnan(x[i])) assert_int_equal(!!signbit(out->got[i]), !!signbit(x[i]));
