@@ -217,6 +217,17 @@ yk_status yk_dataset_open(const yk_config *config, int64_t vocab, yk_dataset **d
     return YK_OK;
 }
 
+yk_status yk_dataset_check(const yk_dataset *dataset)
+{
+    yk_data_fault fault;
+    int64_t bytes_left = YK_DATA_CHECK_BYTES;
+    yk_status status = yk_space_check(&dataset->train_files, dataset->vocab, &bytes_left, &fault);
+    if (status == YK_OK) {
+        status = yk_space_check(&dataset->val_files, dataset->vocab, &bytes_left, &fault);
+    }
+    return status == YK_OK ? YK_OK : yk_dataset_report(dataset, &fault);
+}
+
 void yk_dataset_close(yk_dataset *dataset)
 {
     if (!dataset) return;

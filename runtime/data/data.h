@@ -40,6 +40,15 @@ typedef enum yk_split {
  */
 yk_status yk_dataset_open(const yk_config *config, int64_t vocab, yk_dataset **dataset_out);
 
+/* Compare the ids of both parts with the vocabulary, so that bad data are found before a run has
+ * begun; at most YK_DATA_CHECK_BYTES of them. What lies beyond is compared when it is read. [local]
+ *
+ * YK_EFORMAT  an id is outside of the vocabulary
+ */
+yk_status yk_dataset_check(const yk_dataset *dataset);
+
+#define YK_DATA_CHECK_BYTES (INT64_C(1) << 30) /* less than a second where the files are cached */
+
 /* Release the dataset. NULL does nothing. */
 void yk_dataset_close(yk_dataset *dataset);
 

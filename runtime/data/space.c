@@ -6,6 +6,8 @@
 
 #include "runtime/base/arith.h"
 
+#define CHECK_CHUNK 4096 /* ids compared at a time */
+
 static yk_status out_of_memory(const char *key)
 {
     return yk_fail(YK_ENOMEM, key, "no memory for its list of files");
@@ -107,6 +109,13 @@ static int64_t file_at(const yk_space *space, int64_t position)
     return low;
 }
 
+static yk_status fault_at(const yk_token_file *file, int64_t position, yk_data_fault *fault_out)
+{
+    *fault_out = (yk_data_fault){
+        .path = file->path, .position = position, .id = yk_token_file_id(file, position)};
+    return YK_EFORMAT;
+}
+
 yk_status yk_space_read(const yk_space *space, int64_t position, int64_t n, int64_t vocab,
                         int32_t *ids_out, yk_data_fault *fault_out)
 {
@@ -114,14 +123,27 @@ yk_status yk_space_read(const yk_space *space, int64_t position, int64_t n, int6
         const yk_token_file *file = &space->files[f];
         int64_t at = position - space->starts[f], here = yk_min(n, file->n_tokens - at);
         int64_t bad = yk_token_file_read(file, at, here, vocab, ids_out);
-        if (bad >= 0) {
-            *fault_out = (yk_data_fault){
-                .path = file->path, .position = bad, .id = yk_token_file_id(file, bad)};
-            return YK_EFORMAT;
-        }
+        if (bad >= 0) return fault_at(file, bad, fault_out);
         ids_out += here;
         position += here;
         n -= here;
+    }
+    return YK_OK;
+}
+
+yk_status yk_space_check(const yk_space *space, int64_t vocab, int64_t *bytes_left,
+                         yk_data_fault *fault_out)
+{
+    int32_t ids[CHECK_CHUNK];
+    for (int64_t f = 0; f < space->n_files; f++) {
+        const yk_token_file *file = &space->files[f];
+        if (vocab >> 8 * file->width > 0) continue;
+        for (int64_t at = 0; *bytes_left > 0 && at < file->n_tokens; at += CHECK_CHUNK) {
+            int64_t n = yk_min(CHECK_CHUNK, file->n_tokens - at);
+            int64_t bad = yk_token_file_read(file, at, n, vocab, ids);
+            if (bad >= 0) return fault_at(file, bad, fault_out);
+            *bytes_left -= n * file->width;
+        }
     }
     return YK_OK;
 }

@@ -37,6 +37,14 @@ yk_status yk_space_set_masks(yk_space *space, const yk_string_list *paths);
 yk_status yk_space_read(const yk_space *space, int64_t position, int64_t n, int64_t vocab,
                         int32_t *ids_out, yk_data_fault *fault_out);
 
+/* Compare ids with `vocab`, file by file, until `*bytes_left` bytes of them have been read; what is
+ * read is taken off it. Files whose ids cannot be too large by their width are not read. [local]
+ *
+ * YK_EFORMAT  an id is not below `vocab`; *fault_out says which
+ */
+yk_status yk_space_check(const yk_space *space, int64_t vocab, int64_t *bytes_left,
+                         yk_data_fault *fault_out);
+
 /* Set targets[i] to -1 where the loss mask of token position + i is 0. */
 void yk_space_mask(const yk_space *space, int64_t position, int64_t n, int32_t *targets);
 

@@ -358,6 +358,31 @@ static void an_id_outside_of_the_vocabulary_is_named_when_it_is_met(void **state
     yk_config_fini(&c);
 }
 
+static void a_check_finds_a_wrong_id_in_either_part_before_it_is_met(void **state)
+{
+    const char *dir = *state;
+    char train[SCRATCH_PATH], val[SCRATCH_PATH];
+    yk_config c;
+    shard_config(&c, write_counting(train, dir, "a.bin", 0, 9000), 4);
+    shard_set(&c, "data.val", write_counting(val, dir, "b.bin", 0, 9500));
+    static const struct {
+        int64_t vocab;
+        const char *part; /* NULL: all ids are fine */
+    } checks[] = {
+        {9500, NULL}, {9499, "b.bin: token 9499 is id 9499"}, {8999, "a.bin: token 8999"}};
+    for (int i = 0; i < 3; i++) {
+        yk_dataset *d = open_dataset(&c, checks[i].vocab);
+        int saved = scratch_stderr_begin();
+        yk_status status = yk_dataset_check(d);
+        char *said = scratch_stderr_end(saved);
+        assert_int_equal(status, checks[i].part ? YK_EFORMAT : YK_OK);
+        if (checks[i].part) assert_true(scratch_is_one_line(said, checks[i].part));
+        free(said);
+        yk_dataset_close(d);
+    }
+    yk_config_fini(&c);
+}
+
 static void four_megabytes_of_text_open_in_no_time(void **state)
 {
     char path[SCRATCH_PATH];
@@ -390,6 +415,7 @@ int main(void)
         CASE(a_loss_mask_masks_targets),
         CASE(too_little_data_is_refused),
         CASE(an_id_outside_of_the_vocabulary_is_named_when_it_is_met),
+        CASE(a_check_finds_a_wrong_id_in_either_part_before_it_is_met),
         CASE(four_megabytes_of_text_open_in_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
