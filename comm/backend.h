@@ -1,0 +1,73 @@
+/* comm/backend.h - what a backend of comm.h provides, and the group that all of them share; included
+ * by comm/ alone.
+ *
+ * The dispatcher in comm.c has checked arguments, dealt with groups of one rank and with counts of
+ * zero, and chosen the wire format. A backend enqueues, and counts when the stream passes.
+ */
+#ifndef YK_COMM_BACKEND_H
+#define YK_COMM_BACKEND_H
+
+#include <stdatomic.h>
+
+#include "comm/comm.h"
+
+/* One sum over all ranks. */
+typedef struct yk_reduction {
+    void *full;  /* (size * count) of `dtype` */
+    void *shard; /* (count) of `dtype`; NULL: all ranks get all of the sum, in `full` */
+    int64_t count;
+    yk_dtype dtype, wire; /* the wire is no wider */
+    bool accumulate;
+} yk_reduction;
+
+typedef struct yk_comm_backend {
+    yk_status (*create)(yk_comm *comm); /* fills `state`; the head is filled */
+    void (*destroy)(yk_comm *comm);
+    yk_status (*all_gather)(yk_comm *comm, void *full, const void *shard, int64_t bytes,
+                            yk_stream *stream); /* bytes of a shard */
+    yk_status (*reduce)(yk_comm *comm, const yk_reduction *reduction, yk_stream *stream);
+    yk_status (*all_reduce_values)(yk_comm *comm, yk_step_values *values, yk_stream *stream);
+    yk_status (*broadcast)(yk_comm *comm, void *buffer, int64_t bytes, int root, yk_stream *stream);
+    yk_status (*barrier)(yk_comm *comm, yk_stream *stream);
+} yk_comm_backend;
+
+struct yk_comm {
+    const yk_comm_backend *backend;
+    yk_comm_options o; /* topology: that of the described ranks, or zeros */
+    yk_topology topology;
+    int index, size;
+    int n_local, n_nodes; /* size = n_local * n_nodes: the levels of the group */
+    int node_ranks;       /* ranks of a node in the world: those that share its link */
+    int *ranks;           /* (size) in the world */
+    char *staging;
+    int64_t chunk; /* elements that a slot of the staging memory holds */
+    void *state;
+
+    /* Written where streams pass, read anywhere. */
+    atomic_int failed; /* a yk_status */
+    atomic_int_fast64_t bytes_sent, n_collectives, n_flushed, busy_ns;
+};
+
+/* Slots of staging memory, each of `chunk` elements of the widest wire: for two steps at a time, a
+ * part from each rank of the node; and where there are several nodes, for two chunks at a time, a sum
+ * from each node and one to each. */
+static inline int64_t yk_comm_n_slots(const yk_comm *comm)
+{
+    return 2 * (comm->n_local + (comm->n_nodes > 1 ? 2 * (int64_t)comm->n_nodes : 0));
+}
+
+static inline int yk_comm_local(const yk_comm *comm)
+{
+    return comm->index / comm->n_nodes;
+}
+
+static inline int yk_comm_node(const yk_comm *comm)
+{
+    return comm->index % comm->n_nodes;
+}
+
+extern const yk_comm_backend yk_comm_self;
+extern const yk_comm_backend yk_comm_mpi;
+extern const yk_comm_backend yk_comm_dry;
+
+#endif

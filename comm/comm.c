@@ -1,0 +1,277 @@
+/* comm/comm.c - the dispatcher: who belongs to a group, what is refused, what has no work.
+ *
+ * Arguments that are refused here are mistakes in the program above, not of a user: the message
+ * repeats the condition that does not hold.
+ */
+#include "comm/comm.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/backend.h"
+#include "runtime/base/arith.h"
+
+/* Staging memory aims at so much, so that the parts of a sum stay in a processor's cache, but a
+ * message should not become so small that its start is what it costs. */
+#define STAGING_BYTES      ((int64_t)4 << 20)
+#define CHUNK_MIN_ELEMENTS 16384
+
+/* ---- making a group ----------------------------------------------------------------------- */
+
+static yk_status check_options(const yk_comm_options *o)
+{
+    bool dry = yk_device_get_kind(o->device) == YK_DEVICE_DRY;
+    const yk_topology *t = dry ? o->topology : NULL;
+    YK_CHECK(o->wire == YK_F32 || o->wire == YK_BF16 || o->wire == YK_F16);
+    YK_CHECK(o->max_count >= 0);
+    if (t && (t->ranks < 1 || t->node_size < 1 || t->ranks % t->node_size != 0))
+        return yk_fail(YK_EINVAL, "ranks",
+                       "%d ranks do not divide into nodes of %d; give a multiple", t->ranks,
+                       t->node_size);
+    if (t && (t->node_rate <= 0 || t->across_rate <= 0 || t->node_latency_s < 0 ||
+              t->across_latency_s < 0))
+        return yk_fail(YK_EINVAL, "links",
+                       "a rate or a latency of the described links is not "
+                       "positive");
+    if (o->reduce == YK_REDUCE_RING && o->max_count > INT_MAX)
+        return yk_fail(YK_EINVAL, "comm.reduce",
+                       "ring adds up to 2^31 - 1 elements at once and a unit has %lld; use exact",
+                       (long long)o->max_count);
+    if (dry || !o->world || o->axis == YK_AXIS_NODE || yk_world_is_regular(o->world)) return YK_OK;
+    return yk_fail(YK_EINVAL, "ranks",
+                   "%d ranks on %d nodes are not the same number on each; start as many on every "
+                   "node",
+                   yk_world_size(o->world), yk_world_n_nodes(o->world));
+}
+
+/* The shape of the whole: L ranks on each of K nodes, this one being (local, node). */
+typedef struct layout {
+    int n_local, n_nodes, local, node;
+} layout;
+
+static layout whole_layout(const yk_comm_options *o)
+{
+    if (yk_device_get_kind(o->device) == YK_DEVICE_DRY) {
+        if (!o->topology) return (layout){1, 1, 0, 0};
+        return (layout){o->topology->node_size, o->topology->ranks / o->topology->node_size, 0, 0};
+    }
+    if (!o->world) return (layout){1, 1, 0, 0};
+    return (layout){yk_world_local_size(o->world), yk_world_n_nodes(o->world),
+                    yk_world_local_rank(o->world), yk_world_node(o->world)};
+}
+
+static int world_rank(const yk_comm_options *o, const layout *whole, int node, int local)
+{
+    if (yk_device_get_kind(o->device) == YK_DEVICE_DRY) return node * whole->n_local + local;
+    return o->world ? yk_world_rank_at(o->world, node, local) : 0;
+}
+
+static yk_status place(yk_comm *c)
+{
+    layout whole = whole_layout(&c->o);
+    bool local = c->o.axis != YK_AXIS_ACROSS, across = c->o.axis != YK_AXIS_NODE;
+    c->node_ranks = whole.n_local;
+    c->n_local = local ? whole.n_local : 1;
+    c->n_nodes = across ? whole.n_nodes : 1;
+    c->size = c->n_local * c->n_nodes;
+    c->index = (local ? whole.local : 0) * c->n_nodes + (across ? whole.node : 0);
+    c->ranks = malloc((size_t)c->size * sizeof *c->ranks);
+    if (!c->ranks) return yk_fail(YK_ENOMEM, "group", "no memory for %d ranks", c->size);
+    for (int i = 0; i < c->size; i++)
+        c->ranks[i] = world_rank(&c->o, &whole, across ? i % c->n_nodes : whole.node,
+                                 local ? i / c->n_nodes : whole.local);
+    return YK_OK;
+}
+
+/* A ring reduces in place. */
+static yk_status push_staging(yk_comm *c)
+{
+    if (c->size == 1 || c->o.max_count == 0 || c->o.reduce == YK_REDUCE_RING) return YK_OK;
+    int64_t element = yk_dtype_bytes(c->o.wire), slots = yk_comm_n_slots(c);
+    int64_t fitting = yk_max(STAGING_BYTES / (slots * element), CHUNK_MIN_ELEMENTS);
+    c->chunk = yk_round_up(yk_min(yk_div_up(c->o.max_count, c->size), fitting), 128);
+    void *staging = NULL;
+    YK_TRY(yk_arena_push(c->o.staging, "wire buffers", slots * c->chunk * element, &staging));
+    c->staging = staging;
+    return YK_OK;
+}
+
+static yk_status choose_backend(yk_comm *c)
+{
+    yk_device_kind kind = yk_device_get_kind(c->o.device);
+    if (c->size == 1)
+        c->backend = &yk_comm_self;
+    else if (kind == YK_DEVICE_DRY)
+        c->backend = &yk_comm_dry;
+    else if (kind == YK_DEVICE_CPU)
+        c->backend = &yk_comm_mpi;
+    else
+        return yk_fail(YK_EUNSUPPORTED, "comm.backend",
+                       "%d ranks were started, and several ranks are not offered on %s; start one",
+                       c->size, yk_device_get_spec(c->o.device)->name);
+    return YK_OK;
+}
+
+yk_status yk_comm_create(const yk_comm_options *options, yk_comm **comm_out)
+{
+    YK_TRY(check_options(options));
+    yk_comm *c = calloc(1, sizeof *c);
+    if (!c) return yk_fail(YK_ENOMEM, "group", "no memory for it");
+    c->o = *options;
+    if (options->topology) c->topology = *options->topology;
+    yk_status status = place(c);
+    c->o.topology = &c->topology;
+    if (status == YK_OK) status = choose_backend(c);
+    if (status == YK_OK) status = push_staging(c);
+    if (status == YK_OK && c->backend->create) status = c->backend->create(c);
+    if (status != YK_OK) {
+        free(c->ranks);
+        free(c);
+        return status;
+    }
+    *comm_out = c;
+    return YK_OK;
+}
+
+void yk_comm_destroy(yk_comm *c)
+{
+    if (!c) return;
+    if (c->backend->destroy) c->backend->destroy(c);
+    free(c->ranks);
+    free(c);
+}
+
+int yk_comm_index(const yk_comm *c)
+{
+    return c->index;
+}
+
+int yk_comm_size(const yk_comm *c)
+{
+    return c->size;
+}
+
+int yk_comm_rank(const yk_comm *c, int index)
+{
+    YK_CHECK(index >= 0 && index < c->size);
+    return c->ranks[index];
+}
+
+yk_dtype yk_comm_wire_for(const yk_comm *c, yk_dtype dtype)
+{
+    return yk_dtype_bytes(c->o.wire) > yk_dtype_bytes(dtype) ? dtype : c->o.wire;
+}
+
+yk_comm_counts yk_comm_get_counts(const yk_comm *c)
+{
+    return (yk_comm_counts){
+        .bytes_sent = atomic_load(&c->bytes_sent),
+        .n_collectives = atomic_load(&c->n_collectives),
+        .n_flushed = atomic_load(&c->n_flushed),
+        .busy_s = 1e-9 * (double)atomic_load(&c->busy_ns),
+    };
+}
+
+/* ---- collectives -------------------------------------------------------------------------- */
+
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return yk_fail(YK_EINVAL, __func__,                                                    \
+                           "the arguments do not keep %s; this is a mistake in the program",       \
+                           #condition);                                                            \
+    } while (0)
+
+/* A group that failed stays failed, and says no more about it. */
+#define REQUIRE_WHOLE(c)                                                                           \
+    do {                                                                                           \
+        if (atomic_load(&(c)->failed)) return (yk_status)atomic_load(&(c)->failed);                \
+    } while (0)
+
+static bool is_float(yk_dtype t)
+{
+    return t == YK_F32 || t == YK_BF16 || t == YK_F16;
+}
+
+static const char *part(const void *full, int index, int64_t bytes)
+{
+    return (const char *)full + index * bytes;
+}
+
+/* True when `shard` is the group's own part of `full`, or not in `full` at all. */
+static bool is_own_or_outside(const yk_comm *c, const void *shard, const void *full, int64_t bytes)
+{
+    const char *s = shard;
+    return s == part(full, c->index, bytes) || s + bytes <= (const char *)full ||
+           s >= part(full, c->size, bytes);
+}
+
+yk_status yk_comm_all_gather(yk_comm *c, void *full, const void *shard, int64_t count,
+                             yk_dtype dtype, yk_stream *stream)
+{
+    int64_t bytes = count * yk_dtype_bytes(dtype);
+    REQUIRE_WHOLE(c);
+    REQUIRE(count >= 0);
+    if (count == 0) return YK_OK;
+    REQUIRE(full && shard && is_own_or_outside(c, shard, full, bytes));
+    return c->backend->all_gather(c, full, shard, bytes, stream);
+}
+
+static yk_status reduce(yk_comm *c, void *full, void *shard, int64_t count, yk_dtype dtype,
+                        bool accumulate, yk_stream *stream)
+{
+    yk_reduction r = {.full = full,
+                      .shard = shard,
+                      .count = count,
+                      .dtype = dtype,
+                      .wire = yk_comm_wire_for(c, dtype),
+                      .accumulate = accumulate};
+    return c->backend->reduce(c, &r, stream);
+}
+
+yk_status yk_comm_reduce_scatter(yk_comm *c, void *shard, void *full, int64_t count, yk_dtype dtype,
+                                 bool accumulate, yk_stream *stream)
+{
+    int64_t bytes = count * yk_dtype_bytes(dtype);
+    REQUIRE_WHOLE(c);
+    REQUIRE(count >= 0 && is_float(dtype));
+    REQUIRE(count <= c->o.max_count / c->size);
+    if (count == 0) return YK_OK;
+    REQUIRE(full && shard && is_own_or_outside(c, shard, full, bytes));
+    REQUIRE(!accumulate || shard != part(full, c->index, bytes));
+    return reduce(c, full, shard, count, dtype, accumulate, stream);
+}
+
+yk_status yk_comm_all_reduce(yk_comm *c, void *buffer, int64_t count, yk_dtype dtype,
+                             yk_stream *stream)
+{
+    REQUIRE_WHOLE(c);
+    REQUIRE(count >= 0 && is_float(dtype));
+    REQUIRE(count <= c->o.max_count / c->size);
+    if (count == 0 || c->size == 1) return YK_OK;
+    REQUIRE(buffer);
+    return reduce(c, buffer, NULL, count, dtype, false, stream);
+}
+
+yk_status yk_comm_all_reduce_values(yk_comm *c, yk_step_values *values, yk_stream *stream)
+{
+    REQUIRE_WHOLE(c);
+    REQUIRE(values);
+    return c->size == 1 ? YK_OK : c->backend->all_reduce_values(c, values, stream);
+}
+
+yk_status yk_comm_broadcast(yk_comm *c, void *buffer, int64_t bytes, int root, yk_stream *stream)
+{
+    REQUIRE_WHOLE(c);
+    REQUIRE(bytes >= 0 && root >= 0 && root < c->size);
+    if (bytes == 0 || c->size == 1) return YK_OK;
+    REQUIRE(buffer);
+    return c->backend->broadcast(c, buffer, bytes, root, stream);
+}
+
+yk_status yk_comm_barrier(yk_comm *c, yk_stream *stream)
+{
+    REQUIRE_WHOLE(c);
+    return c->size == 1 ? YK_OK : c->backend->barrier(c, stream);
+}

@@ -1,0 +1,137 @@
+/* comm/comm_dry.c - any number of described ranks, as a cost on a stream's clock.
+ *
+ * Sends what comm_mpi.c sends: at each level of the group a rank sends to its peers in turn, and a
+ * message costs the link's latency and its bytes over the link's rate. What a rank does to the bytes
+ * itself, packing and adding, goes on meanwhile; the longer of the two counts. Ranks are taken to
+ * arrive together.
+ */
+#include "comm/backend.h"
+#include "runtime/base/arith.h"
+
+/* Messages and bytes that a rank sends at each level. */
+typedef struct traffic {
+    double local_messages, local_bytes, across_messages, across_bytes;
+} traffic;
+
+static double link_seconds(const yk_comm *c, const traffic *t)
+{
+    const yk_topology *l = &c->topology;
+    return t->local_messages * l->node_latency_s + t->local_bytes / l->node_rate +
+           t->across_messages * l->across_latency_s +
+           t->across_bytes * c->node_ranks / l->across_rate;
+}
+
+static yk_status charge(yk_comm *c, yk_stream *stream, const traffic *t, double memory_bytes)
+{
+    double links = link_seconds(c, t);
+    double memory = memory_bytes / yk_device_get_spec(c->o.device)->memory_rate;
+    double before = yk_stream_now(stream);
+    YK_TRY(yk_stream_charge(stream, links > memory ? links : memory, memory_bytes));
+    atomic_fetch_add(&c->bytes_sent, (int64_t)(t->local_bytes + t->across_bytes));
+    atomic_fetch_add(&c->n_collectives, 1);
+    atomic_fetch_add(&c->busy_ns, (int64_t)((yk_stream_now(stream) - before) * 1e9));
+    return YK_OK;
+}
+
+/* A part of `bytes` bytes to all: across nodes first, then what came from there to the node. */
+static traffic gather_traffic(const yk_comm *c, double bytes)
+{
+    return (traffic){
+        .local_messages = c->n_local - 1,
+        .local_bytes = (double)(c->n_local - 1) * c->n_nodes * bytes,
+        .across_messages = c->n_nodes - 1,
+        .across_bytes = (c->n_nodes - 1) * bytes,
+    };
+}
+
+/* The same parts the other way round, chunk by chunk. */
+static traffic scatter_traffic(const yk_comm *c, int64_t count, yk_dtype wire)
+{
+    traffic t = gather_traffic(c, (double)count * (double)yk_dtype_bytes(wire));
+    double n_chunks = c->chunk > 0 ? (double)yk_div_up(count, c->chunk) : 1;
+    t.local_messages *= n_chunks * c->n_nodes;
+    t.across_messages *= n_chunks;
+    return t;
+}
+
+static yk_status dry_all_gather(yk_comm *c, void *full, const void *shard, int64_t bytes,
+                                yk_stream *stream)
+{
+    (void)full, (void)shard;
+    traffic t = gather_traffic(c, (double)bytes);
+    return charge(c, stream, &t, (double)bytes * c->size);
+}
+
+static double levels_of_tree(int n)
+{
+    double levels = 0;
+    for (int reach = 1; reach < n; reach *= 2) levels++;
+    return levels;
+}
+
+/* A few bytes to and from everybody, up and down a tree. */
+static void add_round(const yk_comm *c, traffic *t)
+{
+    t->local_messages += 2 * levels_of_tree(c->n_local);
+    t->across_messages += 2 * levels_of_tree(c->n_nodes);
+}
+
+/* Memory: the buffer is read, what travels is written and read at either end, the sum is written. */
+static yk_status dry_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream)
+{
+    double n = (double)c->size * (double)r->count;
+    double element = (double)yk_dtype_bytes(r->dtype), wire = (double)yk_dtype_bytes(r->wire);
+    double memory = n * (element + 3 * wire) + (double)r->count * element;
+    traffic t = scatter_traffic(c, r->count, r->wire);
+    if (r->wire == YK_F16) {
+        add_round(c, &t); /* the scale */
+        memory += n * element;
+    }
+    if (!r->shard) {
+        traffic back = gather_traffic(c, (double)r->count * wire);
+        t.local_messages += back.local_messages;
+        t.local_bytes += back.local_bytes;
+        t.across_messages += back.across_messages;
+        t.across_bytes += back.across_bytes;
+        memory += n * (element + wire);
+    }
+    return charge(c, stream, &t, memory);
+}
+
+static yk_status charge_round(yk_comm *c, yk_stream *stream)
+{
+    traffic t = {0};
+    add_round(c, &t);
+    return charge(c, stream, &t, 0);
+}
+
+static yk_status dry_all_reduce_values(yk_comm *c, yk_step_values *values, yk_stream *stream)
+{
+    (void)values;
+    return charge_round(c, stream);
+}
+
+static yk_status dry_barrier(yk_comm *c, yk_stream *stream)
+{
+    return charge_round(c, stream);
+}
+
+/* As rank 0 of a binomial tree, which sends or receives at each of its levels. */
+static yk_status dry_broadcast(yk_comm *c, void *buffer, int64_t bytes, int root, yk_stream *stream)
+{
+    (void)buffer, (void)root;
+    double local = levels_of_tree(c->n_local), across = levels_of_tree(c->size) - local;
+    traffic t = {.local_messages = local,
+                 .local_bytes = local * (double)bytes,
+                 .across_messages = across,
+                 .across_bytes = across * (double)bytes};
+    return charge(c, stream, &t, (double)bytes);
+}
+
+const yk_comm_backend yk_comm_dry = {
+    .all_gather = dry_all_gather,
+    .reduce = dry_reduce,
+    .all_reduce_values = dry_all_reduce_values,
+    .broadcast = dry_broadcast,
+    .barrier = dry_barrier,
+};

@@ -1,0 +1,55 @@
+/* comm/world_start.c - whether MPI started this process, and starting it.
+ *
+ * MPI_Init takes a quarter of a second without a launcher, so it is left out where nothing says that
+ * there is one. The other way round, a launcher that MPI cannot talk to starts N processes that each
+ * believe to be alone and would write over each other's files: that is told from what it left in the
+ * environment.
+ */
+#include <stdlib.h>
+
+#include "comm/mpi_wait.h"
+#include "comm/world_mpi.h"
+
+static int number_in(const char *name)
+{
+    const char *text = getenv(name);
+    return text ? atoi(text) : 0;
+}
+
+static yk_status fail_alone(int n, const char *launcher, const char *why)
+{
+    return yk_fail(YK_EINVAL, launcher,
+                   "%d processes were started and each is alone: %s; start them with `srun "
+                   "--mpi=pmix`, `mpirun` or `yoke launch`",
+                   n, why);
+}
+
+yk_status yk_world_find_launcher(bool *launched_out)
+{
+    *launched_out = getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK");
+    if (*launched_out) return YK_OK;
+    if (number_in("SLURM_STEP_NUM_TASKS") > 1)
+        return fail_alone(number_in("SLURM_STEP_NUM_TASKS"), "srun",
+                          "it did not offer PMIx, which Open MPI needs");
+    if (number_in("PMI_SIZE") > 1)
+        return fail_alone(number_in("PMI_SIZE"), "mpiexec", "it belongs to another MPI");
+    return YK_OK;
+}
+
+yk_status yk_world_start_mpi(yk_world *w)
+{
+    int provided;
+    YK_TRY(yk_mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided), "MPI"));
+    w->has_mpi = true;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &w->size);
+    if (provided < MPI_THREAD_MULTIPLE)
+        return yk_fail(YK_EUNSUPPORTED, "MPI",
+                       "it was built without MPI_THREAD_MULTIPLE, and transfers run in threads of "
+                       "their own; install Open MPI 4.1 or newer");
+    if (w->size == 1 && number_in("SLURM_STEP_NUM_TASKS") > 1 && !getenv("OMPI_COMM_WORLD_SIZE"))
+        return fail_alone(number_in("SLURM_STEP_NUM_TASKS"), "srun",
+                          "Open MPI found no one at its PMIx");
+    return yk_mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &w->comm), "MPI");
+}
