@@ -1,6 +1,8 @@
 /* cli/train.c - `yoke train`: a run from a configuration. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -19,26 +21,75 @@ static void print_end(const yk_config *config, const yk_train_summary *s)
     printf("folder    %s\n", config->run.dir);
 }
 
-static yk_status train(const yk_config *config)
+/* The key in the first line where two configurations differ. */
+static yk_status say_difference(const char *mine, const char *first)
 {
-    yk_model_shape shape;
-    yk_train_summary summary;
-    YK_TRY(yk_cli_find_shape(config, &shape));
-    YK_TRY(yk_train(config, &shape, &summary));
-    print_end(config, &summary);
+    while (*mine && *first) {
+        size_t n = strcspn(mine, "\n"), m = strcspn(first, "\n");
+        if (n != m || memcmp(mine, first, n) != 0)
+            return yk_fail(
+                YK_EINVAL, "configuration",
+                "this rank has '%.*s' and rank 0 has '%.*s'; start every rank with the same",
+                (int)n, mine, (int)m, first);
+        mine += n + (mine[n] == '\n');
+        first += m + (first[m] == '\n');
+    }
     return YK_OK;
 }
 
-yk_status yk_cli_train(int argc, char **argv)
+/* Configurations that differ between ranks would train different models: name the key. */
+static yk_status compare(const yk_config *config, yk_world *world)
 {
-    yk_cli_list sets = {.n_items = 0};
-    const char *path;
-    bool done;
+    char *text = NULL, *first = NULL;
+    size_t n = 0;
+    FILE *buffer = open_memstream(&text, &n);
+    if (!buffer) return yk_fail(YK_ENOMEM, "configuration", "no memory for its text");
+    yk_status status = yk_config_write(config, buffer);
+    fclose(buffer);
+    int64_t bytes = (int64_t)n + 1;
+    if (status == YK_OK) status = yk_world_broadcast(world, &bytes, sizeof bytes, 0);
+    if (status == YK_OK) first = calloc((size_t)bytes, 1);
+    if (first && yk_world_rank(world) == 0) memcpy(first, text, n);
+    if (status == YK_OK) status = yk_world_broadcast(world, first, bytes, 0);
+    if (status == YK_OK) status = say_difference(text, first);
+    free(text);
+    free(first);
+    return status;
+}
+
+static yk_status train(const yk_config *config, yk_world *world)
+{
+    yk_model_shape shape;
+    yk_train_summary summary;
+    yk_status status = yk_cli_find_shape(config, &shape);
+    if (status == YK_OK && yk_world_size(world) > 1) status = compare(config, world);
+    YK_TRY(yk_world_agree(world, status));
+    YK_TRY(yk_train(config, &shape, world, &summary));
+    if (yk_world_rank(world) == 0) print_end(config, &summary);
+    return YK_OK;
+}
+
+/* Read the configuration and train, as one rank of a world. */
+static yk_status run(const char *path, const yk_cli_list *sets, yk_world *world)
+{
+    yk_config config;
+    yk_world_hold(world);
+    YK_TRY(yk_world_agree(world, yk_cli_read_config(path, sets, &config)));
+    yk_world_set_timeout(world, config.comm.timeout);
+    yk_world_hold(world);
+    yk_status status = train(&config, world);
+    yk_config_fini(&config);
+    return status;
+}
+
+yk_status yk_cli_parse_train(int argc, char **argv, const char **path_out, yk_cli_list *sets_out,
+                             bool *done_out)
+{
     int n;
     const yk_cli_option options[] = {
         {.name = "set",
          .type = YK_CLI_LIST,
-         .out = &sets,
+         .out = sets_out,
          .value = "KEY=VALUE",
          .text = "set a key over the file's; may be repeated"},
     };
@@ -54,12 +105,23 @@ yk_status yk_cli_train(int argc, char **argv)
         .options = options,
         .n_options = sizeof options / sizeof options[0],
     };
-    YK_TRY(yk_cli_parse(&command, argc, argv, &path, &n, &done));
+    return yk_cli_parse(&command, argc, argv, path_out, &n, done_out);
+}
+
+yk_status yk_cli_train(int argc, char **argv)
+{
+    yk_cli_list sets = {.n_items = 0};
+    const char *path;
+    bool done;
+    YK_TRY(yk_cli_parse_train(argc, argv, &path, &sets, &done));
     if (done) return YK_OK;
     yk_trainer_block_signals();
-    yk_config config;
-    YK_TRY(yk_cli_read_config(path, &sets, &config));
-    yk_status status = train(&config);
-    yk_config_fini(&config);
+    yk_world *world;
+    YK_TRY(yk_world_join(&world));
+    yk_status status = run(path, &sets, world);
+    bool together = status == YK_OK || status == YK_ESTOPPED || yk_status_exit_code(status) == 2;
+    if (!together && yk_world_size(world) > 1)
+        yk_world_abort(world, yk_status_exit_code(status)); /* the others may wait for this rank */
+    yk_world_leave(world);
     return status;
 }

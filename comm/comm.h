@@ -16,8 +16,9 @@
  * Wire.     What gradients travel as: yk_comm_wire_for(). fp16 carries a power-of-two scale, one a
  *           call, agreed on by all ranks, with headroom for the sum: nothing finite becomes
  *           infinite on the wire, in bf16 neither. True infinities and NaNs travel as such.
- * Streams.  Reductions share staging memory: those of one group go to one stream, or are ordered by
- *           events. Gathers and broadcasts may run beside them on another.
+ * Streams.  Three kinds of collectives may run beside each other on streams of their own: reductions,
+ *           which share staging memory; gathers and broadcasts; values and barriers. Those of one kind
+ *           in one group go to one stream, or are ordered by events.
  * Threads.  One thread at a time.
  * Failure.  YK_EPEER and YK_ETIMEDOUT are sticky: only yk_comm_destroy() is useful after them. A
  *           failure inside a stream is reported once, and returned by the next call and by
@@ -27,6 +28,7 @@
 #define YK_COMM_COMM_H
 
 #include "comm/world.h"
+#include "runtime/base/config.h"
 #include "runtime/device/device.h"
 #include "runtime/device/step_values.h"
 #include "runtime/memory/arena.h"
@@ -39,11 +41,6 @@ typedef enum yk_axis {
     YK_AXIS_NODE,   /* those of this rank's node */
     YK_AXIS_ACROSS, /* those with this rank's local rank, one a node */
 } yk_axis;
-
-typedef enum yk_reduce_kind {
-    YK_REDUCE_EXACT, /* one fixed order, in fp32 */
-    YK_REDUCE_RING,  /* as the library adds */
-} yk_reduce_kind;
 
 /* Ranks as described, for a dry device; the process stands for rank 0. */
 typedef struct yk_topology {
@@ -60,7 +57,7 @@ typedef struct yk_comm_options {
     yk_device *device; /* likewise; its kind picks the backend: mpi on cpu, nccl on cuda, dry */
     const yk_topology *topology; /* on a dry device, copied; NULL: one rank. Not used elsewhere */
     yk_axis axis;
-    yk_reduce_kind reduce;
+    yk_reduce_choice reduce;
     yk_dtype wire;     /* what gradients travel as: YK_F32, YK_BF16, YK_F16 */
     int64_t max_count; /* elements of the largest buffer that will be reduced: size * count */
     yk_arena *staging; /* device memory for wire buffers is pushed here, once; borrowed likewise.

@@ -11,6 +11,12 @@
 #define HEAD_BYTES_GPU ((int64_t)512 << 20)
 #define HEAD_ROWS_MIN  256
 
+int yk_engine_n_ranks(const yk_engine_options *o)
+{
+    if (yk_device_get_kind(o->device) == YK_DEVICE_DRY) return o->topology ? o->topology->ranks : 1;
+    return o->world ? yk_world_size(o->world) : 1;
+}
+
 static yk_status check_sizes(const yk_engine_options *o)
 {
     const yk_config *c = o->config;
@@ -19,12 +25,15 @@ static yk_status check_sizes(const yk_engine_options *o)
                        "%" PRId64 " is more than the model's %" PRId64
                        " positions; shorten it, or give model.max_seq_len",
                        c->train.seq_len, o->shape->max_seq_len);
-    if (!o->train || c->train.batch % o->micro_batch == 0) return YK_OK;
-    int64_t below = c->train.batch / o->micro_batch * o->micro_batch;
+    int64_t ranks = yk_engine_n_ranks(o), unit = ranks * o->micro_batch;
+    if (!o->train || c->train.batch % unit == 0) return YK_OK;
+    int64_t below = c->train.batch / unit * unit, above = below + unit;
+    bool down = below > 0 && c->train.batch - below <= above - c->train.batch;
     return yk_fail(YK_EINVAL, "train.batch",
-                   "%" PRId64 " sequences do not divide into micro-batches of %" PRId64
+                   "%" PRId64 " sequences do not divide over %" PRId64
+                   " ranks in micro-batches of %" PRId64
                    "; the nearest batch that does is %" PRId64,
-                   c->train.batch, o->micro_batch, yk_max(below, o->micro_batch));
+                   c->train.batch, ranks, o->micro_batch, down ? below : above);
 }
 
 static int64_t head_chunk(const yk_engine *e, const yk_model_shape *shape)
@@ -113,7 +122,14 @@ static yk_status create_pass(yk_engine *e, const yk_model_shape *shape)
     return yk_pass_create(e->model, &o, &e->pass);
 }
 
-static yk_status create_store(yk_engine *e)
+/* Are gradients summed over ranks at each micro-batch? */
+static bool reduces_each_micro(const yk_config *c)
+{
+    if (c->comm.reduce_every == YK_REDUCE_AUTO) return c->parallel.zero >= 2;
+    return c->comm.reduce_every == YK_REDUCE_MICRO;
+}
+
+static yk_status create_store(yk_engine *e, const yk_engine_options *options)
 {
     yk_store_options o = {
         .params = yk_model_params(e->model),
@@ -122,7 +138,18 @@ static yk_status create_store(yk_engine *e)
         .compute = e->compute_dtype,
         .grads = e->grads_dtype,
         .train = e->train,
+        .zero = (int)e->config->parallel.zero,
+        .reduce_each_micro = reduces_each_micro(e->config),
     };
+    YK_TRY(yk_ranks_create(&(yk_ranks_options){.config = e->config,
+                                               .size = yk_engine_n_ranks(options),
+                                               .device = e->device,
+                                               .world = options->world,
+                                               .topology = options->topology,
+                                               .staging = e->persistent,
+                                               .store = &o},
+                           &e->ranks));
+    if (e->ranks.size > 1) o.groups = &e->ranks.groups;
     return yk_store_create(&o, e->persistent, e->compute, &e->store);
 }
 
@@ -160,7 +187,7 @@ static yk_status build(yk_engine *e, const yk_engine_options *o)
     YK_TRY(lend_workspace(e, o));
     YK_TRY(push_values(e));
     YK_TRY(push_batches(e));
-    YK_TRY(create_store(e));
+    YK_TRY(create_store(e, o));
     return create_pass(e, o->shape);
 }
 
@@ -179,7 +206,7 @@ yk_status yk_engine_create(const yk_engine_options *options, yk_engine **engine_
         .train = options->train,
         .micro_batch = options->micro_batch,
         .seq_len = c->train.seq_len,
-        .n_micro = c->train.batch / options->micro_batch,
+        .n_micro = c->train.batch / (options->micro_batch * yk_engine_n_ranks(options)),
         .n_fields = c->data.doc_mask ? 4 : 3,
     };
     yk_status status = build(e, options);
@@ -196,6 +223,7 @@ void yk_engine_destroy(yk_engine *e)
     if (!e) return;
     yk_pass_destroy(e->pass);
     yk_store_destroy(e->store);
+    yk_ranks_destroy(&e->ranks);
     for (int i = 0; i < 2; i++) yk_event_destroy(e->result_ready[i]);
     yk_stream_destroy(e->compute);
     yk_arena_destroy(e->pinned);

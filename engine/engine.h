@@ -10,6 +10,7 @@
 #ifndef YK_ENGINE_ENGINE_H
 #define YK_ENGINE_ENGINE_H
 
+#include "engine/ranks.h"
 #include "models/model.h"
 #include "optim/store/store.h"
 #include "runtime/base/config.h"
@@ -29,6 +30,8 @@ typedef struct yk_engine_options {
     bool train;                  /* false: only parameters, for evaluation and generation */
     const yk_arena_sizes *sizes; /* NULL on a dry device: measure */
     int64_t micro_batch;         /* sequences at a time; what train.micro_batch resolved to */
+    yk_world *world; /* the other ranks, borrowed; NULL: none. Not used on a dry device */
+    const yk_topology *topology; /* the ranks that a dry device stands for; NULL: one */
     int64_t red_zone; /* bytes of pattern behind each piece of memory; 0 in a normal run */
 } yk_engine_options;
 
@@ -47,6 +50,7 @@ typedef struct yk_engine {
     yk_model *model;
     yk_stream *compute;
     yk_arena *persistent, *activation, *workspace, *pinned;
+    yk_ranks ranks;
     yk_store *store;
     yk_pass *pass;
     yk_dtype compute_dtype, grads_dtype;
@@ -74,6 +78,9 @@ typedef struct yk_engine {
  */
 yk_status yk_engine_create(const yk_engine_options *options, yk_engine **engine_out);
 void yk_engine_destroy(yk_engine *engine);
+
+/* Ranks that an engine of these options has or stands for. */
+int yk_engine_n_ranks(const yk_engine_options *options);
 
 /* Random weights, a function of (seed, parameter name, index). */
 yk_status yk_engine_init_weights(yk_engine *engine, int64_t seed);

@@ -4,9 +4,10 @@
 static yk_status evaluate_batch(yk_engine *e, const yk_batch *batch)
 {
     YK_TRY(yk_pass_begin(e->pass, YK_PASS_EVALUATE, batch, 0.0f, NULL, NULL));
-    for (int u = 0; u < yk_model_n_units(e->model); u++) {
+    int last = yk_model_n_units(e->model) - 1;
+    for (int u = 0; u <= last; u++) {
         const yk_param_view *p;
-        YK_TRY(yk_store_acquire(e->store, u, e->compute, &p));
+        YK_TRY(yk_store_acquire(e->store, u, u < last ? u + 1 : -1, e->compute, &p));
         YK_TRY(yk_pass_forward(e->pass, u, p));
         YK_TRY(yk_store_release(e->store, u, e->compute));
     }
@@ -23,6 +24,8 @@ yk_status yk_evaluate(yk_engine *e, yk_feed *feed, int64_t n_batches, double *lo
         YK_TRY(yk_feed_next(feed, &batch));
         YK_TRY(evaluate_batch(e, &batch));
     }
+    if (e->ranks.size > 1)
+        YK_TRY(yk_comm_all_reduce_values(e->ranks.groups.all, e->values, e->compute));
     yk_step_values *v = e->evaluated;
     YK_TRY(yk_copy(e->compute, v, e->values, sizeof *v, YK_COPY_DEVICE_TO_HOST));
     YK_TRY(yk_stream_synchronize(e->compute));

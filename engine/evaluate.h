@@ -4,8 +4,8 @@
 
 #include "engine/feed.h"
 
-/* Mean loss, in nats, over the unmasked tokens of the next `n_batches` micro-batches of `feed`.
- * Between steps only: the sums of the step are used. Blocks.
+/* Mean loss, in nats, over the unmasked tokens of the next `n_batches` micro-batches of `feed`, of
+ * every rank. Between steps only: the sums of the step are used. Blocks.             [collective]
  *
  * n_tokens_out  unmasked tokens; with none the loss is 0. May be NULL
  */

@@ -93,9 +93,10 @@ static yk_status run_piece(generation *g, int64_t n)
 
     yk_batch batch = {.tokens = g->tokens, .positions = g->positions, .batch = 1, .seq_len = n};
     YK_TRY(yk_pass_begin(e->pass, YK_PASS_GENERATE, &batch, 0.0f, &g->cache, g->logits));
-    for (int u = 0; u < yk_model_n_units(e->model); u++) {
+    int last = yk_model_n_units(e->model) - 1;
+    for (int u = 0; u <= last; u++) {
         const yk_param_view *p;
-        YK_TRY(yk_store_acquire(e->store, u, e->compute, &p));
+        YK_TRY(yk_store_acquire(e->store, u, u < last ? u + 1 : -1, e->compute, &p));
         YK_TRY(yk_pass_forward(e->pass, u, p));
         YK_TRY(yk_store_release(e->store, u, e->compute));
     }

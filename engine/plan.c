@@ -57,6 +57,7 @@ static yk_status rehearse(yk_plan *plan, yk_engine *e)
     plan->step_s = yk_stream_now(e->compute) - begin;
     plan->flops = after.flops - before.flops;
     plan->bytes = after.bytes - before.bytes;
+    plan->bytes_sent = yk_ranks_counts(&e->ranks).bytes_sent;
 
     double loss;
     if (status == YK_OK) status = yk_evaluate(e, &feed, 1, &loss, NULL);
@@ -67,12 +68,16 @@ static yk_status rehearse(yk_plan *plan, yk_engine *e)
 
 /* Plan with this micro-batch, whatever it takes. */
 static yk_status plan_with(const yk_config *config, const yk_model_shape *shape,
-                           const yk_device_spec *spec, int64_t micro_batch, int64_t red_zone,
-                           yk_plan *plan_out)
+                           const yk_device_spec *spec, const yk_topology *topology,
+                           int64_t micro_batch, int64_t red_zone, yk_plan *plan_out)
 {
     yk_device *dry = NULL;
     yk_engine *e = NULL;
-    yk_plan plan = {.spec = *spec, .micro_batch = micro_batch};
+    yk_plan plan = {.spec = *spec, .micro_batch = micro_batch, .ranks = 1, .node_size = 1};
+    if (topology) {
+        plan.ranks = topology->ranks;
+        plan.node_size = topology->node_size;
+    }
     plan.items = calloc(MAX_ITEMS, sizeof *plan.items);
     if (!plan.items) return yk_fail(YK_ENOMEM, "plan", "no memory");
     yk_status status = yk_device_open_dry(spec, &dry);
@@ -82,6 +87,7 @@ static yk_status plan_with(const yk_config *config, const yk_model_shape *shape,
                                                    .shape = shape,
                                                    .train = true,
                                                    .micro_batch = micro_batch,
+                                                   .topology = topology,
                                                    .red_zone = red_zone},
                               &e);
     if (status != YK_OK) goto fail;
@@ -108,15 +114,16 @@ static bool fits(const yk_plan *plan)
 
 /* The first of `config`'s ways to save memory that would fit, for the message of a refusal. */
 static void say_what_would_fit(const yk_config *config, const yk_model_shape *shape,
-                               const yk_plan *plan, char *text, size_t room)
+                               const yk_topology *topology, const yk_plan *plan, char *text,
+                               size_t room)
 {
     yk_config smaller = *config;
     for (int policy = config->memory.recompute; policy <= YK_RECOMPUTE_BLOCK; policy++) {
         smaller.memory.recompute = (yk_recompute)policy;
         for (int64_t b = plan->micro_batch; b >= 1; b--) {
             yk_plan other;
-            if (config->train.batch % b != 0) continue;
-            if (plan_with(&smaller, shape, &plan->spec, b, 0, &other) != YK_OK) return;
+            if (config->train.batch % (b * plan->ranks) != 0) continue;
+            if (plan_with(&smaller, shape, &plan->spec, topology, b, 0, &other) != YK_OK) return;
             bool ok = yk_plan_device_bytes(&other) <= plan->limit;
             yk_plan_fini(&other);
             if (!ok) continue;
@@ -130,10 +137,11 @@ static void say_what_would_fit(const yk_config *config, const yk_model_shape *sh
     snprintf(text, room, "no micro-batch fits; take a smaller model or a shorter train.seq_len");
 }
 
-static yk_status refuse(const yk_config *config, const yk_model_shape *shape, const yk_plan *plan)
+static yk_status refuse(const yk_config *config, const yk_model_shape *shape,
+                        const yk_topology *topology, const yk_plan *plan)
 {
     char advice[160] = "";
-    say_what_would_fit(config, shape, plan, advice, sizeof advice);
+    say_what_would_fit(config, shape, topology, plan, advice, sizeof advice);
     return yk_fail(
         YK_ENOFIT, "memory",
         "training takes %.2f GiB (%.2f persistent, %.2f activations, %.2f workspace) and "
@@ -150,21 +158,25 @@ static int64_t memory_limit(const yk_config *config, const yk_device_spec *spec)
 }
 
 yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
-                       const yk_device_spec *spec, int64_t red_zone, yk_plan *plan_out)
+                       const yk_device_spec *spec, const yk_topology *topology, int64_t red_zone,
+                       yk_plan *plan_out)
 {
     bool automatic = config->train.micro_batch == YK_AUTO;
-    int64_t micro_batch = automatic ? config->train.batch : config->train.micro_batch;
+    int64_t ranks = topology ? topology->ranks : 1;
+    int64_t micro_batch = config->train.micro_batch;
+    if (automatic) micro_batch = yk_max(config->train.batch / ranks, 1);
     for (;; micro_batch--) {
-        if (automatic && config->train.batch % micro_batch != 0) continue;
+        bool divides = config->train.batch % (micro_batch * ranks) == 0;
+        if (automatic && !divides && micro_batch > 1) continue;
         yk_plan plan;
-        YK_TRY(plan_with(config, shape, spec, micro_batch, red_zone, &plan));
+        YK_TRY(plan_with(config, shape, spec, topology, micro_batch, red_zone, &plan));
         plan.limit = memory_limit(config, spec);
         if (fits(&plan)) {
             *plan_out = plan;
             return YK_OK;
         }
         bool last = !automatic || micro_batch == 1;
-        yk_status status = last ? refuse(config, shape, &plan) : YK_OK;
+        yk_status status = last ? refuse(config, shape, topology, &plan) : YK_OK;
         yk_plan_fini(&plan);
         if (last) return status;
     }

@@ -23,7 +23,9 @@ typedef struct yk_plan_item {
 typedef struct yk_plan {
     yk_device_spec spec;
     yk_arena_sizes sizes;
+    int ranks, node_size;
     int64_t micro_batch, n_micro;
+    int64_t bytes_sent;  /* by one rank to others, in a step */
     int64_t limit;       /* bytes of device memory that may be used */
     double step_s;       /* virtual time of one step */
     double flops, bytes; /* what one step computes and moves */
@@ -37,12 +39,14 @@ typedef struct yk_plan {
  * micro_batch auto takes the largest divisor of train.batch that fits the limit, which is
  * memory.device_limit or what the device has.
  *
+ * topology  the ranks that train together; NULL: one
  * red_zone  bytes of pattern behind each piece of memory; 0 in a normal run
  *
  * YK_ENOFIT  it does not fit; the message says what would
  */
 yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
-                       const yk_device_spec *spec, int64_t red_zone, yk_plan *plan_out);
+                       const yk_device_spec *spec, const yk_topology *topology, int64_t red_zone,
+                       yk_plan *plan_out);
 
 /* Plan evaluation and generation alone: parameters, and a pass over `seq_len` positions. */
 yk_status yk_plan_make_inference(const yk_config *config, const yk_model_shape *shape,

@@ -37,6 +37,9 @@ void yk_plan_print(const yk_plan *plan, FILE *out)
             " tokens, %.3g operations\n",
             plan->n_micro, plan->n_micro == 1 ? "" : "es", plan->micro_batch, plan->tokens,
             plan->flops);
+    if (plan->ranks > 1)
+        fprintf(out, "ranks       %d, %d a node; each sends %.4g MiB a step\n", plan->ranks,
+                plan->node_size, (double)plan->bytes_sent / 0x1p20);
     fprintf(out, "clock       %.4g ms a step on %s as described, %.4g tokens/s\n",
             1e3 * plan->step_s, plan->spec.name, (double)plan->tokens / plan->step_s);
 }
@@ -65,8 +68,10 @@ void yk_plan_print_json(const yk_plan *plan, FILE *out)
                 i ? ", " : "", item->arena, item->name, item->bytes, item->n_pieces);
     }
     fprintf(out,
-            "], \"micro_batch\": %" PRId64 ", \"micro_batches\": %" PRId64 ", \"tokens\": %" PRId64
+            "], \"ranks\": %d, \"node_size\": %d, \"bytes_sent\": %" PRId64
+            ", \"micro_batch\": %" PRId64 ", \"micro_batches\": %" PRId64 ", \"tokens\": %" PRId64
             ", \"flops\": %.17g, \"bytes\": %.17g, \"step_ms\": %.9g, \"tokens_per_s\": %.9g}\n",
-            plan->micro_batch, plan->n_micro, plan->tokens, plan->flops, plan->bytes,
-            1e3 * plan->step_s, (double)plan->tokens / plan->step_s);
+            plan->ranks, plan->node_size, plan->bytes_sent, plan->micro_batch, plan->n_micro,
+            plan->tokens, plan->flops, plan->bytes, 1e3 * plan->step_s,
+            (double)plan->tokens / plan->step_s);
 }

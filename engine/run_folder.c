@@ -74,13 +74,14 @@ yk_status yk_run_folder_create(const yk_config *config, yk_metrics **metrics_out
     return status;
 }
 
-yk_status yk_run_folder_save(const yk_config *config, yk_engine *engine)
+yk_status yk_run_folder_save(const yk_config *config, yk_engine *engine, bool writes)
 {
     char *dir = NULL;
     const char *tokenizer = config->data.tokenizer;
     yk_weights_save_options o = {
         .dtype = engine->compute_dtype,
         .tokenizer = tokenizer[0] ? tokenizer : NULL,
+        .only_read = !writes,
     };
     YK_TRY(join(config->run.dir, "model", &dir));
     yk_status status = yk_weights_save(engine->store, engine->model, dir, &o, engine->compute);

@@ -19,8 +19,11 @@ yk_status yk_run_folder_check(const yk_config *config);
 /* Make the folder, write config.yaml, begin metrics.jsonl anew. */
 yk_status yk_run_folder_create(const yk_config *config, yk_metrics **metrics_out);
 
-/* Write the weights to model/; what was there stays until they are whole. */
-yk_status yk_run_folder_save(const yk_config *config, yk_engine *engine);
+/* Write the weights to model/; what was there stays until they are whole.           [collective]
+ *
+ * writes  false on ranks that only bring what they keep
+ */
+yk_status yk_run_folder_save(const yk_config *config, yk_engine *engine, bool writes);
 
 /* The Hugging Face directory that `dir` is, or has as a run's folder. The caller owns it (free()).
  *

@@ -15,9 +15,10 @@
 
 static yk_status forward(yk_engine *e)
 {
-    for (int u = 0; u < yk_model_n_units(e->model); u++) {
+    int last = yk_model_n_units(e->model) - 1;
+    for (int u = 0; u <= last; u++) {
         const yk_param_view *p;
-        YK_TRY(yk_store_acquire(e->store, u, e->compute, &p));
+        YK_TRY(yk_store_acquire(e->store, u, u < last ? u + 1 : -1, e->compute, &p));
         YK_TRY(yk_pass_forward(e->pass, u, p));
         YK_TRY(yk_store_release(e->store, u, e->compute));
     }
@@ -27,13 +28,15 @@ static yk_status forward(yk_engine *e)
 static yk_status backward(yk_engine *e)
 {
     for (int u = yk_model_n_units(e->model) - 1; u >= 0; u--) {
-        const yk_param_view *p;
+        const yk_param_view *p = NULL;
         const yk_grad_view *g;
-        YK_TRY(yk_store_acquire(e->store, u, e->compute, &p));
-        YK_TRY(yk_store_grad(e->store, u, &g));
+        bool reads = yk_model_backward_reads(e->model, u);
+        int next = u > 0 && yk_model_backward_reads(e->model, u - 1) ? u - 1 : -1;
+        if (reads) YK_TRY(yk_store_acquire(e->store, u, next, e->compute, &p));
+        YK_TRY(yk_store_grad(e->store, u, e->compute, &g));
         YK_TRY(yk_pass_backward(e->pass, u, p, g));
         YK_TRY(yk_store_grad_ready(e->store, u, e->compute));
-        YK_TRY(yk_store_release(e->store, u, e->compute));
+        if (reads) YK_TRY(yk_store_release(e->store, u, e->compute));
     }
     return YK_OK;
 }
@@ -95,7 +98,7 @@ static yk_status publish_result(yk_engine *e, int64_t step)
 yk_status yk_step_run(yk_engine *e, yk_feed *feed, int64_t step, float lr)
 {
     YK_TRY(yk_step_begin(e->compute, &(yk_step_begin_args){.values = e->values, .lr = lr}));
-    yk_store_begin(e->store);
+    yk_store_begin(e->store, e->n_micro);
     for (int64_t m = 0; m < e->n_micro; m++) {
         yk_batch batch;
         YK_TRY(yk_feed_next(feed, &batch));

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/bind.h"
 #include "engine/evaluate.h"
 #include "engine/plan.h"
 #include "engine/run_folder.h"
@@ -32,6 +33,8 @@
 
 typedef struct trainer {
     const yk_config *config;
+    yk_world *world; /* the other ranks; NULL: none */
+    int rank, n_ranks;
     const yk_model_shape *shape;
     yk_dataset *data;
     yk_device *device;
@@ -43,10 +46,12 @@ typedef struct trainer {
     yk_metrics *metrics;
     yk_progress progress;
 
-    double train_s; /* of steps */
-    double begin_s; /* when the step whose outcome is read next began, as far as is known */
-    double wait_s;  /* for data, before it */
-    int64_t n_read; /* steps whose outcome was read */
+    double train_s;      /* of steps */
+    double begin_s;      /* when the step whose outcome is read next began, as far as is known */
+    double wait_s;       /* for data, before it */
+    double exposed_s;    /* waited for other ranks, before it */
+    yk_comm_counts sent; /* before it */
+    int64_t n_read;      /* steps whose outcome was read */
     int64_t tokens;
     double recent[LOSS_WINDOW]; /* a ring of the last losses */
     int64_t last_saved;         /* step of the last saving, or -1 */
@@ -89,17 +94,15 @@ static bool stop_was_asked(void)
 
 /* ---- device ------------------------------------------------------------------------------- */
 
-yk_status yk_trainer_open_device(const yk_config *config, yk_device **device_out)
+bool yk_trainer_wants_gpu(const yk_config *config)
 {
-    switch (config->device) {
-    case YK_DEVICE_CHOICE_CUDA:
-        return yk_device_open_cuda(0, device_out);
-    case YK_DEVICE_CHOICE_AUTO:
-        if (yk_device_count_cuda() > 0) return yk_device_open_cuda(0, device_out);
-        break;
-    case YK_DEVICE_CHOICE_CPU:
-        break;
-    }
+    if (config->device == YK_DEVICE_CHOICE_AUTO) return yk_device_count_cuda() > 0;
+    return config->device == YK_DEVICE_CHOICE_CUDA;
+}
+
+yk_status yk_trainer_open_device(const yk_config *config, int gpu, yk_device **device_out)
+{
+    if (yk_trainer_wants_gpu(config)) return yk_device_open_cuda(gpu, device_out);
     return yk_device_open_cpu((int)config->cpu.threads, device_out);
 }
 
@@ -122,14 +125,36 @@ static yk_status describe(const yk_device *device, yk_device_spec *spec_out)
 yk_status yk_trainer_device_spec(const yk_config *config, yk_device_spec *spec_out)
 {
     yk_device *device;
-    YK_TRY(yk_trainer_open_device(config, &device));
+    YK_TRY(yk_trainer_open_device(config, 0, &device));
     yk_status status = describe(device, spec_out);
     yk_device_close(device);
     return status;
 }
 
+/* ---- ranks -------------------------------------------------------------------------------- */
+
+/* Run a part of the start on every rank and let what one found wrong be the end for all, said once. */
+static yk_status together(trainer *t, yk_status (*part)(trainer *t))
+{
+    if (!t->world) return part(t);
+    yk_world_hold(t->world);
+    return yk_world_agree(t->world, part(t));
+}
+
+/* Rank 0 speaks for all. */
+static bool speaks(const trainer *t)
+{
+    return t->rank == 0;
+}
+
+static yk_topology topology_of(const trainer *t, const yk_device_spec *spec)
+{
+    return yk_ranks_topology(spec, t->n_ranks, yk_world_local_size(t->world));
+}
+
 /* ---- checking ----------------------------------------------------------------------------- */
 
+/* The input: the folder, the data. No rank waits for another here. */
 static yk_status check(trainer *t)
 {
     const yk_config *c = t->config;
@@ -138,10 +163,23 @@ static yk_status check(trainer *t)
     if (yk_dataset_n_windows(t->data, YK_SPLIT_TRAIN) == 0)
         return yk_fail(YK_EINVAL, "data.train",
                        "there is nothing to train on; give at least one file");
-    YK_TRY(yk_trainer_open_device(c, &t->device));
+    return yk_dataset_check(t->data);
+}
+
+/* Where to run: the rank's cores and GPU, and whether the plan fits there. */
+static yk_status find_place(trainer *t)
+{
+    int gpu = 0;
     yk_device_spec spec;
+    if (t->world) YK_TRY(yk_bind_rank(t->world, yk_trainer_wants_gpu(t->config), &gpu));
+    YK_TRY(yk_trainer_open_device(t->config, gpu, &t->device));
     YK_TRY(describe(t->device, &spec));
-    return yk_plan_make(c, t->shape, &spec, 0, &t->plan);
+    if (!t->world) return yk_plan_make(t->config, t->shape, &spec, NULL, 0, &t->plan);
+    if (!yk_world_is_regular(t->world))
+        return yk_fail(YK_EINVAL, "ranks",
+                       "nodes have different numbers of ranks; start as many on each");
+    yk_topology topology = topology_of(t, &spec);
+    return yk_plan_make(t->config, t->shape, &spec, &topology, 0, &t->plan);
 }
 
 /* ---- preparing ---------------------------------------------------------------------------- */
@@ -160,7 +198,8 @@ static yk_status create_loader(trainer *t)
         .split = YK_SPLIT_TRAIN,
         .batch = t->config->train.batch,
         .micro_batch = t->plan.micro_batch,
-        .world = 1,
+        .rank = t->rank,
+        .world = t->n_ranks,
         .seed = t->config->train.seed,
         .n_buffers = YK_LOADER_BUFFERS,
     };
@@ -176,7 +215,8 @@ static yk_status create_engine(trainer *t)
                                                  .shape = t->shape,
                                                  .train = true,
                                                  .sizes = &t->plan.sizes,
-                                                 .micro_batch = t->plan.micro_batch},
+                                                 .micro_batch = t->plan.micro_batch,
+                                                 .world = t->world},
                             &t->engine);
 }
 
@@ -189,7 +229,10 @@ static void print_start(const trainer *t)
            yk_dataset_n_tokens(t->data, YK_SPLIT_TRAIN),
            yk_dataset_n_tokens(t->data, YK_SPLIT_VAL));
     printf("step      %" PRId64 " tokens: %" PRId64 " x %" PRId64 " sequences of %" PRId64 "\n",
-           t->plan.tokens, t->plan.n_micro, t->plan.micro_batch, c->train.seq_len);
+           t->plan.tokens, t->n_ranks * t->plan.n_micro, t->plan.micro_batch, c->train.seq_len);
+    if (t->n_ranks > 1)
+        printf("ranks     %d on %d nodes, ZeRO stage %" PRId64 "\n", t->n_ranks,
+               yk_world_n_nodes(t->world), c->parallel.zero);
     printf("memory    %.1f MiB on %s\n", (double)yk_plan_device_bytes(&t->plan) / 0x1p20,
            t->plan.spec.name);
     printf("folder    %s\n", c->run.dir);
@@ -201,11 +244,11 @@ static yk_status prepare(trainer *t)
     YK_TRY(create_engine(t));
     YK_TRY(load_weights(t));
     YK_TRY(create_loader(t));
-    YK_TRY(yk_run_folder_create(t->config, &t->metrics));
+    if (speaks(t)) YK_TRY(yk_run_folder_create(t->config, &t->metrics));
     t->schedule = yk_schedule_from_config(t->config);
     t->last_saved = -1;
     yk_progress_init(&t->progress, t->config->train.steps, t->config->log.every);
-    print_start(t);
+    if (speaks(t)) print_start(t);
     return YK_OK;
 }
 
@@ -215,14 +258,15 @@ static yk_status prepare(trainer *t)
 static yk_status evaluate(trainer *t, double *loss_out)
 {
     int64_t windows = yk_dataset_n_windows(t->data, YK_SPLIT_VAL);
-    int64_t batches = yk_div_up(windows, t->plan.micro_batch);
+    int64_t batches = yk_div_up(windows, t->plan.micro_batch * t->n_ranks);
     if (t->config->eval.batches > 0) batches = yk_min(batches, t->config->eval.batches);
     yk_loader_options o = {
         .dataset = t->data,
         .split = YK_SPLIT_VAL,
-        .batch = t->plan.micro_batch,
+        .batch = t->plan.micro_batch * t->n_ranks,
         .micro_batch = t->plan.micro_batch,
-        .world = 1,
+        .rank = t->rank,
+        .world = t->n_ranks,
         .n_buffers = YK_LOADER_BUFFERS,
     };
     yk_loader *loader;
@@ -250,7 +294,7 @@ static bool is_due(int64_t step, int64_t every)
 
 static yk_status save(trainer *t, int64_t step)
 {
-    YK_TRY(yk_run_folder_save(t->config, t->engine));
+    YK_TRY(yk_run_folder_save(t->config, t->engine, speaks(t)));
     t->last_saved = step;
     return YK_OK;
 }
@@ -266,11 +310,11 @@ static yk_status between_steps(trainer *t, int64_t step, yk_metrics_row *row)
         t->summary.has_val_loss = true;
         t->summary.val_loss = row->val_loss;
         yk_progress_break(&t->progress);
-        printf("step %" PRId64 "  validation loss %.4f\n", step + 1, row->val_loss);
+        if (speaks(t)) printf("step %" PRId64 "  validation loss %.4f\n", step + 1, row->val_loss);
     }
     if (is_due(step, c->sample.every)) {
         yk_progress_break(&t->progress);
-        YK_TRY(yk_write_sample(t->engine, c));
+        YK_TRY(yk_write_sample(t->engine, c, speaks(t) ? stdout : NULL));
     }
     if (last || is_due(step, c->checkpoint.every)) YK_TRY(save(t, step));
     return YK_OK;
@@ -289,11 +333,26 @@ static void show_progress(trainer *t, const yk_metrics_row *row)
                                         .skipped = row->skipped});
 }
 
-static yk_status check_result(const trainer *t, int64_t step, const yk_step_result *result)
+/* What went between ranks in the step, and how long this one waited for it. */
+static void count_communication(trainer *t, yk_metrics_row *row)
 {
-    if (result->n_tokens == 0)
-        yk_warn("data", "every target of step %" PRId64 " is masked; it trains nothing", step);
+    if (t->n_ranks == 1) return;
+    yk_comm_counts now = yk_ranks_counts(&t->engine->ranks);
+    double exposed_s = yk_store_waited_s(t->engine->store);
+    row->has_comm = true;
+    row->comm_bytes = now.bytes_sent - t->sent.bytes_sent;
+    row->comm_flushed = now.n_flushed - t->sent.n_flushed;
+    row->comm_ms = 1e3 * (now.busy_s - t->sent.busy_s);
+    row->comm_exposed_ms = 1e3 * (exposed_s - t->exposed_s);
+    t->sent = now;
+    t->exposed_s = exposed_s;
+}
+
+/* End a run whose gradients are not finite step after step; every rank finds the same. */
+static yk_status guard(const trainer *t, int64_t step, const yk_step_result *result)
+{
     if (result->skips_in_a_row < t->config->guard.max_skips || !result->skipped) return YK_OK;
+    if (!speaks(t)) return YK_EDIVERGED;
     return yk_fail(YK_EDIVERGED, "training",
                    "gradients were not finite in %" PRId64 " steps in a row, up to step %" PRId64
                    "; lower optim.lr, or raise precision with precision.compute",
@@ -326,8 +385,12 @@ static yk_status read_step(trainer *t, int64_t step, yk_metrics_row *row_out)
         .device_bytes = yk_plan_device_bytes(&t->plan),
     };
     t->wait_s = t->feed.wait_s;
+    count_communication(t, row_out);
+    if (!speaks(t)) return guard(t, step, &result);
     show_progress(t, row_out);
-    return check_result(t, step, &result);
+    if (result.n_tokens == 0)
+        yk_warn("data", "every target of step %" PRId64 " is masked; it trains nothing", step);
+    return guard(t, step, &result);
 }
 
 /* Does something happen after this step that needs its outcome? */
@@ -349,7 +412,7 @@ static yk_status catch_up(trainer *t, int64_t last)
             YK_TRY(between_steps(t, step, &row));
             t->begin_s = now_s();
         }
-        YK_TRY(yk_metrics_write(t->metrics, &row));
+        if (speaks(t)) YK_TRY(yk_metrics_write(t->metrics, &row));
     }
     return YK_OK;
 }
@@ -358,9 +421,19 @@ static yk_status stop_early(trainer *t, int64_t step)
 {
     yk_progress_break(&t->progress);
     if (t->last_saved != step) YK_TRY(save(t, step));
-    printf("stopped by a signal after step %" PRId64 "; the weights are saved in %s/model\n",
-           step + 1, t->config->run.dir);
+    if (speaks(t))
+        printf("stopped by a signal after step %" PRId64 "; the weights are saved in %s/model\n",
+               step + 1, t->config->run.dir);
     return YK_ESTOPPED;
+}
+
+/* Has a signal come to any rank? All ask at the same step, and stop at the same. */
+static yk_status ask_to_stop(const trainer *t, bool *stop_out)
+{
+    int64_t asked = stop_was_asked(), any = asked;
+    if (t->n_ranks > 1) YK_TRY(yk_world_max(t->world, asked, &any));
+    *stop_out = any != 0;
+    return YK_OK;
 }
 
 static yk_status train(trainer *t)
@@ -371,7 +444,8 @@ static yk_status train(trainer *t)
     for (int64_t step = 0; step < t->config->train.steps; step++) {
         float lr = (float)yk_schedule_rate(&t->schedule, step);
         YK_TRY(yk_step_run(t->engine, &t->feed, step, lr));
-        bool last = step + 1 == t->config->train.steps, stop = !last && stop_was_asked();
+        bool last = step + 1 == t->config->train.steps, stop = false;
+        if (!last) YK_TRY(ask_to_stop(t, &stop));
         YK_TRY(catch_up(t, is_stop(t, step) || stop ? step : step - ahead));
         if (stop) return stop_early(t, step);
     }
@@ -403,12 +477,18 @@ static void fini(trainer *t)
     yk_dataset_close(t->data);
 }
 
-yk_status yk_train(const yk_config *config, const yk_model_shape *shape,
+yk_status yk_train(const yk_config *config, const yk_model_shape *shape, yk_world *world,
                    yk_train_summary *summary_out)
 {
-    trainer t = {.config = config, .shape = shape};
-    yk_status status = check(&t);
-    if (status == YK_OK) status = prepare(&t);
+    trainer t = {.config = config, .shape = shape, .n_ranks = 1};
+    if (world && yk_world_size(world) > 1) {
+        t.world = world;
+        t.rank = yk_world_rank(world);
+        t.n_ranks = yk_world_size(world);
+    }
+    yk_status status = together(&t, check);
+    if (status == YK_OK) status = together(&t, find_place);
+    if (status == YK_OK) status = together(&t, prepare);
     if (status == YK_OK) status = train(&t);
     summarise(&t);
     if (status == YK_OK || status == YK_ESTOPPED) *summary_out = t.summary;

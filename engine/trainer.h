@@ -21,7 +21,9 @@ typedef struct yk_train_summary {
     int64_t steps_skipped;
 } yk_train_summary;
 
-/* Train as `config` says. Prints progress on stdout. Blocks.
+/* Train as `config` says. Rank 0 prints progress on stdout and writes files. Blocks.   [collective]
+ *
+ * world  the ranks that train together; NULL or of one: this process alone
  *
  * Signals SIGINT and SIGTERM must be blocked in every thread (yk_trainer_block_signals()): they are
  * looked for between steps, and end the run with its weights saved.
@@ -31,14 +33,20 @@ typedef struct yk_train_summary {
  * YK_EDIVERGED           guard.max_skips steps in a row were skipped
  * YK_ESTOPPED            a signal ended the run; weights are saved
  */
-yk_status yk_train(const yk_config *config, const yk_model_shape *shape,
+yk_status yk_train(const yk_config *config, const yk_model_shape *shape, yk_world *world,
                    yk_train_summary *summary_out);
 
 /* Block the signals that yk_train() looks for; before any thread is started. */
 void yk_trainer_block_signals(void);
 
-/* Open the device that a configuration asks for. */
-yk_status yk_trainer_open_device(const yk_config *config, yk_device **device_out);
+/* Does a configuration ask for a GPU, or for one where there is one? */
+bool yk_trainer_wants_gpu(const yk_config *config);
+
+/* Open the device that a configuration asks for.
+ *
+ * gpu  the one to open, where it is a GPU
+ */
+yk_status yk_trainer_open_device(const yk_config *config, int gpu, yk_device **device_out);
 
 /* What is known of that device, with the rates of a description where nothing was measured. */
 yk_status yk_trainer_device_spec(const yk_config *config, yk_device_spec *spec_out);

@@ -54,6 +54,17 @@ static yk_status read_rows(save *s, const yk_hf_tensor *t, int64_t r, int64_t n)
                          s->chunk, s->stream);
 }
 
+/* Take part in reading what other ranks keep; nothing is written. */
+static yk_status only_read(save *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        const yk_hf_tensor *t = &s->tensors[i];
+        int64_t rows = yk_hf_rows(t), step = s->chunk_size / yk_hf_cols(t);
+        for (int64_t r = 0; r < rows; r += step) YK_TRY(read_rows(s, t, r, yk_min(step, rows - r)));
+    }
+    return YK_OK;
+}
+
 static yk_status write_straight(save *s, int index)
 {
     const yk_hf_tensor *t = &s->tensors[index];
@@ -152,6 +163,7 @@ static yk_status prepare_tokenizer(save *s)
 static yk_status prepare(save *s)
 {
     YK_TRY(take_memory(s));
+    if (s->o->only_read) return only_read(s);
     YK_TRY(prepare_config(s));
     YK_TRY(prepare_tokenizer(s));
     YK_TRY(open_writer(s));
@@ -191,9 +203,9 @@ yk_status yk_weights_save(yk_store *store, const yk_model *model, const char *di
     save s = {.store = store, .model = model, .dir = dir, .o = options, .stream = stream};
     s.chunk_size = CHUNK;
     bool was_there = yk_dir_exists(dir);
-    YK_TRY(yk_dir_create(dir));
+    if (!options->only_read) YK_TRY(yk_dir_create(dir));
     yk_status status = prepare(&s);
-    if (status == YK_OK) status = commit(&s);
+    if (status == YK_OK && !options->only_read) status = commit(&s);
     yk_safetensors_writer_abort(s.writer);
     yk_file_replace_abort(s.config);
     yk_file_replace_abort(s.tokenizer);

@@ -72,7 +72,7 @@ yk_status yk_write_text(yk_engine *engine, yk_tokenizer *tokenizer, const yk_wri
     return status;
 }
 
-yk_status yk_write_sample(yk_engine *engine, const yk_config *config)
+yk_status yk_write_sample(yk_engine *engine, const yk_config *config, FILE *out)
 {
     yk_tokenizer *tokenizer;
     yk_write_options o = {
@@ -81,7 +81,7 @@ yk_status yk_write_sample(yk_engine *engine, const yk_config *config)
         .sample = {.temperature = 0.8, .top_p = 1.0, .seed = config->train.seed},
     };
     YK_TRY(yk_tokenizer_open(config->data.tokenizer, &tokenizer));
-    yk_status status = yk_write_text(engine, tokenizer, &o, stdout);
+    yk_status status = yk_write_text(engine, tokenizer, &o, out);
     yk_tokenizer_close(tokenizer);
     return status;
 }

@@ -20,7 +20,7 @@ typedef struct yk_write_options {
 yk_status yk_write_text(yk_engine *engine, yk_tokenizer *tokenizer, const yk_write_options *options,
                         FILE *out);
 
-/* The sample that config->sample asks for, on stdout. */
-yk_status yk_write_sample(yk_engine *engine, const yk_config *config);
+/* The sample that config->sample asks for. Every rank makes it; those with `out` NULL say nothing. */
+yk_status yk_write_sample(yk_engine *engine, const yk_config *config, FILE *out);
 
 #endif

@@ -83,6 +83,9 @@ const yk_param *yk_model_params(const yk_model *model);
 /* Index of the parameter called `name`, or -1. */
 int yk_model_find_param(const yk_model *model, const char *name);
 
+/* Does a unit's backward pass read parameters? The embedding's only adds up gradients. */
+bool yk_model_backward_reads(const yk_model *model, int unit);
+
 /* Write initial values of elements begin .. end-1 of parameter `param`, row-major, fp32: a function
  * of (seed, name, index) alone. Matrices are normal with deviation 0.02, those that write to the
  * residual 0.02 / sqrt(2 L) (Radford et al. 2019, section 2.3); norm weights 1; the rest 0. */

@@ -131,6 +131,12 @@ const yk_param *yk_model_params(const yk_model *model)
     return model->params;
 }
 
+bool yk_model_backward_reads(const yk_model *model, int unit)
+{
+    (void)model;
+    return unit > 0;
+}
+
 int yk_model_find_param(const yk_model *model, const char *name)
 {
     for (int i = 0; i < model->n_params; i++)

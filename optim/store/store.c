@@ -1,109 +1,211 @@
-/* optim/store/store.c - the parameter store of one rank.
+/* optim/store/store.c - laying out units, taking their memory, updating them.
  *
- * Everything is resident: acquire hands out pointers, release and grad_ready have nothing to move.
+ * Three questions are answered here for each unit and kind of state, from the stage alone: which range of
+ * the flat layout is kept, which part of it this rank updates, and which part it squares. All that
+ * follows is arithmetic on ranges.
  */
-#include "optim/store/store.h"
-
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "optim/store/parts.h"
 #include "runtime/base/arith.h"
 
-/* Tensors start at multiples of this many elements. */
-#define TENSOR_ALIGN 128
+/* ---- layout ------------------------------------------------------------------------------- */
 
-/* The flat buffers of a unit, `count` elements each. */
-typedef struct unit_state {
-    int64_t count;        /* padding included */
-    int64_t decay_count;  /* the first part, whose tensors decay */
-    void *param;          /* compute dtype; NULL when master is what the model reads */
-    void *grad;           /* grads dtype */
-    void *master, *m, *v; /* fp32 */
-} unit_state;
-
-struct yk_store {
-    yk_store_options o;
-    unit_state *units;    /* (n_units) */
-    int64_t *offsets;     /* (n_params) of each tensor in its unit's buffers, in elements */
-    yk_param_view *views; /* (n_params) */
-    yk_grad_view *grads;  /* (n_params) */
-};
-
-/* Place the tensors of unit `u` that decay, or those that do not, behind what is placed. */
-static void place(yk_store *st, int u, bool decay)
+static int world_size(const yk_store *st)
 {
-    unit_state *unit = &st->units[u];
+    return st->g.all ? yk_comm_size(st->g.all) : 1;
+}
+
+/* Place the tensors of a unit that decay, or those that do not, behind what is placed. */
+static void place(yk_store *st, int unit, bool decay)
+{
+    yk_store_unit *u = &st->units[unit];
     for (int i = 0; i < st->o.n_params; i++) {
         const yk_param *p = &st->o.params[i];
-        if (p->unit != u || p->decay != decay) continue;
-        st->offsets[i] = unit->count;
-        unit->count += yk_round_up(yk_param_count(p), TENSOR_ALIGN);
+        if (p->unit != unit || p->decay != decay) continue;
+        st->offsets[i] = u->count;
+        u->count += yk_round_up(yk_param_count(p), YK_STORE_TENSOR_ALIGN);
+        u->n_uses = p->shared_unit >= 0 ? 2 : (int)yk_max(u->n_uses, 1);
     }
+}
+
+/* Part `index` of `n` equal parts of a range. */
+static yk_store_range part(yk_store_range range, int index, int n)
+{
+    int64_t count = range.count / n;
+    return (yk_store_range){range.begin + index * count, count};
+}
+
+static void cut(yk_store *st, yk_store_unit *u)
+{
+    yk_store_range whole = {0, u->count};
+    u->shard = u->mine = whole;
+    if (st->n_shards > 1) u->shard = part(whole, yk_comm_index(st->g.shard), st->n_shards);
+    u->mine = u->shard;
+    if (st->g.replicate)
+        u->mine = part(u->shard, yk_comm_index(st->g.replicate), yk_comm_size(st->g.replicate));
+    bool sums_only = yk_store_reduces_each(st) && st->o.zero > 0;
+    u->param_range = yk_store_gathers(st) ? u->shard : whole;
+    u->state_range = st->o.zero > 0 ? u->shard : whole;
+    u->grad_range = sums_only ? u->shard : whole;
+    u->param_slot = u->grad_slot = -1;
 }
 
 static void lay_out(yk_store *st)
 {
-    for (int u = 0; u < st->o.n_units; u++) {
-        place(st, u, true);
-        st->units[u].decay_count = st->units[u].count;
-        place(st, u, false);
+    for (int i = 0; i < st->o.n_units; i++) {
+        yk_store_unit *u = &st->units[i];
+        place(st, i, true);
+        u->decay_count = u->count;
+        place(st, i, false);
+        u->used_count = u->count;
+        u->count = yk_round_up(u->count, YK_STORE_TENSOR_ALIGN * world_size(st));
+        cut(st, u);
     }
 }
 
-static bool has_master(const yk_store *st)
+int64_t yk_store_largest_unit(const yk_store_options *o, int world)
 {
-    return st->o.train || st->o.compute == YK_F32;
+    int64_t largest = 0;
+    for (int u = 0; u < o->n_units; u++) {
+        int64_t count = 0;
+        for (int i = 0; i < o->n_params; i++)
+            if (o->params[i].unit == u)
+                count += yk_round_up(yk_param_count(&o->params[i]), YK_STORE_TENSOR_ALIGN);
+        largest = yk_max(largest, yk_round_up(count, (int64_t)YK_STORE_TENSOR_ALIGN * world));
+    }
+    return largest;
 }
 
-static bool has_param(const yk_store *st)
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static yk_status push_zeroed(yk_arena *arena, const char *name, int64_t count, yk_dtype dtype,
+                             yk_stream *stream, void **piece_out)
 {
-    return st->o.compute != YK_F32;
+    int64_t bytes = count * yk_dtype_bytes(dtype);
+    YK_TRY(yk_arena_push(arena, name, bytes, piece_out));
+    return yk_zero(stream, *piece_out, bytes);
 }
 
-/* Push one zeroed buffer for every unit; `field` is the place of its pointer in unit_state. */
+/* Push one buffer for every unit. `field` and `range` are the places of its pointer and of what it holds
+ * in yk_store_unit. */
 static yk_status push_buffers(yk_store *st, yk_arena *arena, yk_stream *stream, const char *name,
-                              yk_dtype dtype, size_t field)
+                              yk_dtype dtype, size_t field, size_t range)
 {
-    for (int u = 0; u < st->o.n_units; u++) {
-        void **piece = (void **)((char *)&st->units[u] + field);
-        int64_t bytes = st->units[u].count * yk_dtype_bytes(dtype);
-        YK_TRY(yk_arena_push(arena, name, bytes, piece));
-        YK_TRY(yk_zero(stream, *piece, bytes));
+    for (int i = 0; i < st->o.n_units; i++) {
+        char *u = (char *)&st->units[i];
+        const yk_store_range *r = (const yk_store_range *)(u + range);
+        YK_TRY(push_zeroed(arena, name, r->count, dtype, stream, (void **)(u + field)));
+    }
+    return YK_OK;
+}
+
+#define PUSH(name, dtype, field, range)                                                            \
+    push_buffers(st, arena, stream, name, dtype, offsetof(yk_store_unit, field),                   \
+                 offsetof(yk_store_unit, range))
+
+static yk_status push_states(yk_store *st, yk_arena *arena, yk_stream *stream)
+{
+    bool own_master = st->o.train && st->o.compute != YK_F32;
+    YK_TRY(PUSH("parameters", st->o.compute, param, param_range));
+    if (own_master) YK_TRY(PUSH("master weights", YK_F32, master, state_range));
+    for (int i = 0; i < st->o.n_units && st->o.compute == YK_F32; i++) {
+        yk_store_unit *u = &st->units[i];
+        u->master = yk_store_at(u->param, u->param_range, u->state_range.begin, YK_F32);
+    }
+    if (!st->o.train) return YK_OK;
+    YK_TRY(PUSH("gradients", st->o.grads, grad, grad_range));
+    YK_TRY(PUSH("first moments", YK_F32, m, state_range));
+    return PUSH("second moments", YK_F32, v, state_range);
+}
+
+/* Is the unit used at two places of a pass, far apart? */
+static bool is_tied(const yk_store *st, int unit)
+{
+    return st->units[unit].n_uses > 1;
+}
+
+static yk_status push_slot(yk_store_slots *slots, yk_arena *arena, const char *name, int64_t count,
+                           yk_dtype dtype, yk_stream *stream)
+{
+    yk_store_slot *s = &slots->items[slots->n_items];
+    *s = (yk_store_slot){.count = count, .unit = -1};
+    YK_TRY(push_zeroed(arena, name, count, dtype, stream, &s->data));
+    slots->n_items++;
+    return yk_event_create(yk_stream_get_device(stream), &s->free);
+}
+
+/* Two slots for the blocks, which take turns, and one for each unit that is larger or tied: the largest
+ * that must be there at once are an end of the model and two blocks. */
+static yk_status push_slots(yk_store *st, yk_store_slots *slots, yk_arena *arena, const char *name,
+                            yk_dtype dtype, yk_stream *stream)
+{
+    int last = st->o.n_units - 1;
+    int64_t block = 0;
+    for (int i = 1; i < last; i++) block = yk_max(block, st->units[i].count);
+    for (int i = 0; i < 2; i++) YK_TRY(push_slot(slots, arena, name, block, dtype, stream));
+    YK_TRY(push_slot(slots, arena, name, st->units[0].count, dtype, stream));
+    int64_t head = st->units[last].count;
+    if (is_tied(st, 0) || head > block || head > st->units[0].count)
+        YK_TRY(push_slot(slots, arena, name, head, dtype, stream));
+    return YK_OK;
+}
+
+static yk_status create_events(yk_store *st, yk_device *device)
+{
+    YK_TRY(yk_event_create(device, &st->passed));
+    for (int i = 0; i < st->o.n_units; i++) {
+        YK_TRY(yk_event_create(device, &st->units[i].readable));
+        YK_TRY(yk_event_create(device, &st->units[i].reduced));
     }
     return YK_OK;
 }
 
 static yk_status take_memory(yk_store *st, yk_arena *arena, yk_stream *stream)
 {
-    const yk_store_options *o = &st->o;
-    const char *master = has_param(st) ? "master weights" : "parameters";
-    if (has_param(st))
+    YK_TRY(push_states(st, arena, stream));
+    if (yk_store_gathers(st))
         YK_TRY(
-            push_buffers(st, arena, stream, "parameters", o->compute, offsetof(unit_state, param)));
-    if (has_master(st))
-        YK_TRY(push_buffers(st, arena, stream, master, YK_F32, offsetof(unit_state, master)));
-    if (!o->train) return YK_OK;
-    YK_TRY(push_buffers(st, arena, stream, "gradients", o->grads, offsetof(unit_state, grad)));
-    YK_TRY(push_buffers(st, arena, stream, "first moments", YK_F32, offsetof(unit_state, m)));
-    return push_buffers(st, arena, stream, "second moments", YK_F32, offsetof(unit_state, v));
+            push_slots(st, &st->param_slots, arena, "gathered parameters", st->o.compute, stream));
+    if (yk_store_reduces_each(st))
+        YK_TRY(push_slots(st, &st->grad_slots, arena, "gradients of a unit", st->o.grads, stream));
+    if (!yk_store_is_shared(st)) return YK_OK;
+    return create_events(st, yk_stream_get_device(stream));
 }
 
-static void *at(void *base, int64_t offset, yk_dtype dtype)
+/* ---- views -------------------------------------------------------------------------------- */
+
+void yk_store_point_params(yk_store *st, int unit, void *data)
 {
-    return (char *)base + offset * yk_dtype_bytes(dtype);
+    yk_store_range whole = {0, st->units[unit].count};
+    for (int i = 0; i < st->o.n_params; i++) {
+        if (st->o.params[i].unit != unit) continue;
+        void *tensor = yk_store_at(data, whole, st->offsets[i], st->o.compute);
+        st->views[i] = (yk_param_view){tensor, st->o.compute};
+    }
+}
+
+void yk_store_point_grads(yk_store *st, int unit, void *data)
+{
+    yk_store_range whole = {0, st->units[unit].count};
+    for (int i = 0; i < st->o.n_params; i++) {
+        if (st->o.params[i].unit != unit) continue;
+        void *tensor = yk_store_at(data, whole, st->offsets[i], st->o.grads);
+        st->grads[i] = (yk_grad_view){tensor, st->o.grads, st->grads[i].accumulate};
+    }
 }
 
 static void make_views(yk_store *st)
 {
-    for (int i = 0; i < st->o.n_params; i++) {
-        const unit_state *u = &st->units[st->o.params[i].unit];
-        void *data = has_param(st) ? u->param : u->master;
-        st->views[i] = (yk_param_view){at(data, st->offsets[i], st->o.compute), st->o.compute};
-        if (!st->o.train) continue;
-        st->grads[i] = (yk_grad_view){at(u->grad, st->offsets[i], st->o.grads), st->o.grads, false};
+    for (int i = 0; i < st->o.n_units; i++) {
+        if (!yk_store_gathers(st)) yk_store_point_params(st, i, st->units[i].param);
+        if (st->o.train && !yk_store_reduces_each(st))
+            yk_store_point_grads(st, i, st->units[i].grad);
     }
 }
+
+/* ---- life --------------------------------------------------------------------------------- */
 
 yk_status yk_store_create(const yk_store_options *options, yk_arena *persistent, yk_stream *stream,
                           yk_store **store_out)
@@ -112,6 +214,8 @@ yk_status yk_store_create(const yk_store_options *options, yk_arena *persistent,
     yk_store *st = calloc(1, sizeof *st);
     if (!st) goto fail_memory;
     st->o = *options;
+    if (options->groups) st->g = *options->groups;
+    st->n_shards = st->g.shard ? yk_comm_size(st->g.shard) : 1;
     st->units = calloc((size_t)options->n_units, sizeof *st->units);
     st->offsets = calloc((size_t)options->n_params, sizeof *st->offsets);
     st->views = calloc((size_t)options->n_params, sizeof *st->views);
@@ -130,9 +234,21 @@ fail:
     return status;
 }
 
+static void destroy_slots(yk_store_slots *slots)
+{
+    for (int i = 0; i < slots->n_items; i++) yk_event_destroy(slots->items[i].free);
+}
+
 void yk_store_destroy(yk_store *store)
 {
     if (!store) return;
+    for (int i = 0; store->units && i < store->o.n_units; i++) {
+        yk_event_destroy(store->units[i].readable);
+        yk_event_destroy(store->units[i].reduced);
+    }
+    destroy_slots(&store->param_slots);
+    destroy_slots(&store->grad_slots);
+    yk_event_destroy(store->passed);
     free(store->units);
     free(store->offsets);
     free(store->views);
@@ -140,173 +256,64 @@ void yk_store_destroy(yk_store *store)
     free(store);
 }
 
-void yk_store_begin(yk_store *st)
+yk_status yk_store_follow(yk_store *st, yk_stream *later, yk_stream *earlier)
 {
-    for (int i = 0; i < st->o.n_params; i++) st->grads[i].accumulate = false;
+    YK_TRY(yk_event_record(st->passed, earlier));
+    return yk_event_wait(st->passed, later);
 }
 
-yk_status yk_store_acquire(yk_store *st, int unit, yk_stream *stream,
-                           const yk_param_view **views_out)
+yk_status yk_store_wait(yk_store *st, yk_event *event, yk_stream *stream)
 {
-    (void)unit, (void)stream;
-    *views_out = st->views;
-    return YK_OK;
+    double begin = yk_stream_now(stream);
+    yk_status status = yk_event_wait(event, stream);
+    st->waited_s += yk_stream_now(stream) - begin;
+    return status;
 }
 
-yk_status yk_store_release(yk_store *st, int unit, yk_stream *stream)
+double yk_store_waited_s(const yk_store *st)
 {
-    (void)st, (void)unit, (void)stream;
-    return YK_OK;
+    return st->waited_s;
 }
 
-yk_status yk_store_grad(yk_store *st, int unit, const yk_grad_view **views_out)
-{
-    (void)unit;
-    *views_out = st->grads;
-    return YK_OK;
-}
+/* ---- update ------------------------------------------------------------------------------- */
 
-yk_status yk_store_grad_ready(yk_store *st, int unit, yk_stream *stream)
-{
-    (void)stream;
-    for (int i = 0; i < st->o.n_params; i++) {
-        const yk_param *p = &st->o.params[i];
-        if (p->unit == unit || p->shared_unit == unit) st->grads[i].accumulate = true;
-    }
-    return YK_OK;
-}
-
-yk_status yk_store_sum_squares(yk_store *st, yk_stream *stream, yk_step_values *values)
-{
-    for (int u = 0; u < st->o.n_units; u++)
-        YK_TRY(yk_sum_squares(stream, &(yk_sum_squares_args){
-                                          .values = values,
-                                          .x = st->units[u].grad,
-                                          .n = st->units[u].count,
-                                          .dtype = st->o.grads,
-                                      }));
-    return YK_OK;
-}
-
-/* Update elements begin .. end-1 of a unit. */
-static yk_status update_range(yk_store *st, const unit_state *u, int64_t begin, int64_t end,
+/* Update elements begin .. end-1 of a unit's layout, as far as this rank updates them. */
+static yk_status update_range(yk_store *st, const yk_store_unit *u, int64_t begin, int64_t end,
                               yk_stream *stream, const yk_adamw_options *adamw, float weight_decay,
                               const yk_step_values *values)
 {
-    return yk_adamw(stream, &(yk_adamw_args){
-                                .param = has_param(st) ? at(u->param, begin, st->o.compute) : NULL,
-                                .master = at(u->master, begin, YK_F32),
-                                .m = at(u->m, begin, YK_F32),
-                                .v = at(u->v, begin, YK_F32),
-                                .grad = at(u->grad, begin, st->o.grads),
-                                .values = values,
-                                .n = end - begin,
-                                .beta1 = adamw->beta1,
-                                .beta2 = adamw->beta2,
-                                .eps = adamw->eps,
-                                .weight_decay = weight_decay,
-                                .dtype = st->o.compute,
-                                .grad_dtype = st->o.grads,
-                            });
+    const yk_store_range *s = &u->state_range;
+    begin = yk_max(begin, s->begin);
+    end = yk_min(end, s->begin + s->count);
+    if (begin >= end) return YK_OK;
+    bool rounded = st->o.compute != YK_F32;
+    return yk_adamw(
+        stream,
+        &(yk_adamw_args){
+            .param = rounded ? yk_store_at(u->param, u->param_range, begin, st->o.compute) : NULL,
+            .master = yk_store_at(u->master, *s, begin, YK_F32),
+            .m = yk_store_at(u->m, *s, begin, YK_F32),
+            .v = yk_store_at(u->v, *s, begin, YK_F32),
+            .grad = yk_store_at(u->grad, u->grad_range, begin, st->o.grads),
+            .values = values,
+            .n = end - begin,
+            .beta1 = adamw->beta1,
+            .beta2 = adamw->beta2,
+            .eps = adamw->eps,
+            .weight_decay = weight_decay,
+            .dtype = st->o.compute,
+            .grad_dtype = st->o.grads,
+        });
 }
 
 yk_status yk_store_update(yk_store *st, yk_stream *stream, const yk_adamw_options *adamw,
                           const yk_step_values *values)
 {
     for (int i = 0; i < st->o.n_units; i++) {
-        const unit_state *u = &st->units[i];
+        const yk_store_unit *u = &st->units[i];
         YK_TRY(update_range(st, u, 0, u->decay_count, stream, adamw, adamw->weight_decay, values));
         YK_TRY(update_range(st, u, u->decay_count, u->count, stream, adamw, 0.0f, values));
+        YK_TRY(yk_store_publish(st, i, stream));
     }
     return YK_OK;
-}
-
-/* ---- reading and writing from outside ----------------------------------------------------- */
-
-/* The buffer that holds `state` of a unit, or NULL. */
-static void *state_buffer(const yk_store *st, const unit_state *u, yk_store_state state,
-                          yk_dtype *dtype_out)
-{
-    *dtype_out = YK_F32;
-    switch (state) {
-    case YK_STORE_WEIGHT:
-        if (u->master) return u->master;
-        *dtype_out = st->o.compute;
-        return u->param;
-    case YK_STORE_MOMENT1:
-        return u->m;
-    case YK_STORE_MOMENT2:
-        return u->v;
-    case YK_STORE_GRAD:
-        *dtype_out = st->o.grads;
-        return u->grad;
-    }
-    return NULL;
-}
-
-static yk_status locate(const yk_store *st, yk_store_state state, int param, int64_t begin,
-                        int64_t n, void **data_out, yk_dtype *dtype_out)
-{
-    YK_CHECK(param >= 0 && param < st->o.n_params);
-    const yk_param *p = &st->o.params[param];
-    YK_CHECK(begin >= 0 && n >= 0 && n <= yk_param_count(p) - begin);
-    void *buffer = state_buffer(st, &st->units[p->unit], state, dtype_out);
-    if (!buffer) return yk_fail(YK_EINVAL, p->name, "the store does not keep this state");
-    *data_out = at(buffer, st->offsets[param] + begin, *dtype_out);
-    return YK_OK;
-}
-
-yk_status yk_store_read(yk_store *st, yk_store_state state, int param, int64_t begin, int64_t n,
-                        float *values_out, yk_stream *stream)
-{
-    void *data = NULL;
-    yk_dtype dtype = YK_F32;
-    YK_TRY(locate(st, state, param, begin, n, &data, &dtype));
-    YK_TRY(yk_copy(stream, values_out, data, n * yk_dtype_bytes(dtype), YK_COPY_DEVICE_TO_HOST));
-    YK_TRY(yk_stream_synchronize(stream));
-    if (dtype == YK_F32) return YK_OK;
-    /* In place, last first: the 16-bit values fill the first half of what they become. */
-    for (int64_t i = n - 1; i >= 0; i--) {
-        uint16_t half;
-        memcpy(&half, (const char *)values_out + 2 * i, 2);
-        values_out[i] = dtype == YK_BF16 ? yk_bf16_to_f32(half) : yk_f16_to_f32(half);
-    }
-    return YK_OK;
-}
-
-/* Bytes converted at a time when a weight is written in 16 bits. */
-#define WRITE_CHUNK 32768
-
-static yk_status write_converted(void *data, yk_dtype dtype, int64_t n, const float *values,
-                                 yk_stream *stream)
-{
-    uint16_t half[WRITE_CHUNK / 2];
-    for (int64_t i = 0; i < n; i += WRITE_CHUNK / 2) {
-        int64_t count = yk_min(n - i, WRITE_CHUNK / 2);
-        for (int64_t j = 0; j < count; j++) yk_store_f32(half, j, dtype, values[i + j]);
-        YK_TRY(yk_copy(stream, at(data, i, dtype), half, count * 2, YK_COPY_HOST_TO_DEVICE));
-        YK_TRY(yk_stream_synchronize(stream));
-    }
-    return YK_OK;
-}
-
-yk_status yk_store_write(yk_store *st, yk_store_state state, int param, int64_t begin, int64_t n,
-                         const float *values, yk_stream *stream)
-{
-    void *data = NULL;
-    yk_dtype dtype = YK_F32;
-    YK_TRY(locate(st, state, param, begin, n, &data, &dtype));
-    if (dtype != YK_F32) return write_converted(data, dtype, n, values, stream);
-    YK_TRY(yk_copy(stream, data, values, n * 4, YK_COPY_HOST_TO_DEVICE));
-    if (state == YK_STORE_WEIGHT && has_param(st)) {
-        const unit_state *u = &st->units[st->o.params[param].unit];
-        YK_TRY(yk_cast(stream, &(yk_cast_args){
-                                   .dst = at(u->param, st->offsets[param] + begin, st->o.compute),
-                                   .src = data,
-                                   .n = n,
-                                   .dst_dtype = st->o.compute,
-                                   .src_dtype = YK_F32,
-                               }));
-    }
-    return yk_stream_synchronize(stream);
 }

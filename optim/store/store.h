@@ -1,39 +1,66 @@
 /* optim/store/store.h - where parameters, gradients, master weights and moments live.
  *
- * Model.    The store stands between a model, which computes one unit at a time from pointers, and
- * the memory that holds its state. A step is, for each unit and use of it, acquire -> the model
- * computes -> release                              forward acquire -> grad -> the model computes ->
- * grad_ready, release          backward then yk_store_sum_squares(), the decision on the device,
- * and yk_store_update(). A model sees views (pointer, dtype) indexed by parameter and never a flat
- * offset. Layout.   The parameters of a unit lie in one flat buffer, those that decay first, each
- * tensor at a multiple of 128 elements, so that it starts at a multiple of 256 bytes in every
- * dtype; padding is zero and stays so. The buffers of gradients, master weights and moments have
- *           the same layout. A tensor has one owner and may be used by one more unit; its gradient
- * is complete after its last use in the backward pass. Precision. Master weights and moments are
- * fp32. Where the model computes in fp32 the master weights are what it reads. Threads.  One thread
- * at a time.
+ * Model.    The store stands between a model, which computes one unit at a time from pointers, and the
+ *           memory that holds its state, cut up over ranks as the ZeRO stage says. A step is, for each
+ *           micro-batch and unit,
+ *               acquire -> the model computes -> release                              forward
+ *               acquire -> grad -> the model computes -> grad_ready, release          backward
+ *           then yk_store_sum_squares(), the decision on the device, and yk_store_update(). A model
+ *           sees views (pointer, dtype) indexed by parameter and never a flat offset or a rank.
+ * Stages.   0 replicates; 1 shards master weights and moments; 2 also gradients; 3 also parameters
+ *           (Rajbhandari et al. 2020). What is sharded is gathered before it is read, one unit ahead,
+ *           and summed over ranks as soon as a unit's gradient is complete, both on streams of their
+ *           own beside the computation.
+ * Layout.   The parameters of a unit lie in one flat buffer, those that decay first, each tensor at a
+ *           multiple of 128 elements, so that it starts at a multiple of 256 bytes in every dtype; the
+ *           whole is padded to world * 128. Padding is zero and stays so. Gradients, master weights
+ *           and moments have the same layout, or a shard's contiguous range of it. A tensor has one
+ *           owner and may be used by one more unit; its gradient is complete after its last use in the
+ *           backward pass.
+ * Precision. Master weights and moments are fp32. Where the model computes in fp32 the master weights
+ *           are what it reads.
+ * Threads.  One thread at a time.
  */
 #ifndef YK_OPTIM_STORE_STORE_H
 #define YK_OPTIM_STORE_STORE_H
 
+#include "comm/comm.h"
 #include "runtime/base/param.h"
 #include "runtime/device/ops.h"
 #include "runtime/memory/arena.h"
 
 typedef struct yk_store yk_store;
 
+/* The groups and streams of a run with several ranks; all borrowed. */
+typedef struct yk_store_groups {
+    yk_comm *all;       /* every rank */
+    yk_comm *shard;     /* the ranks that share one copy of the state; may be `all` */
+    yk_comm *replicate; /* the ranks that hold the same shard; NULL when `shard` is `all` */
+    yk_comm *alone;     /* this rank: adds what comes to what is there */
+    yk_world *world;    /* for reading state from outside; NULL on a dry device */
+    yk_stream *gather;  /* parameters travel here */
+    yk_stream *reduce;  /* gradients travel here */
+} yk_store_groups;
+
 typedef struct yk_store_options {
     const yk_param *params; /* (n_params) borrowed until the store is destroyed */
     int n_params, n_units;
-    yk_dtype compute; /* what a model reads */
-    yk_dtype grads;   /* what it writes gradients in */
-    bool train;       /* false: no gradients, no master weights, no moments */
+    yk_dtype compute;       /* what a model reads */
+    yk_dtype grads;         /* what it writes gradients in */
+    bool train;             /* false: no gradients, no master weights, no moments */
+    int zero;               /* stage 0 .. 3 */
+    bool reduce_each_micro; /* sum gradients over ranks at each micro-batch, not once a step */
+    const yk_store_groups *groups; /* NULL: one rank */
 } yk_store_options;
 
 /* The constants of AdamW. */
 typedef struct yk_adamw_options {
     float beta1, beta2, eps, weight_decay;
 } yk_adamw_options;
+
+/* Elements of the largest unit, as laid out for a world of `world` ranks: the most that a group reduces or
+ * gathers at once. */
+int64_t yk_store_largest_unit(const yk_store_options *options, int world);
 
 /* Lay out the units and take their memory from `persistent`. Gradients and moments are zeroed on
  * `stream`; weights are undefined until written.
@@ -44,27 +71,39 @@ yk_status yk_store_create(const yk_store_options *options, yk_arena *persistent,
                           yk_store **store_out);
 void yk_store_destroy(yk_store *store);
 
-/* Begin a step: the next gradient of each parameter overwrites, later ones add. */
-void yk_store_begin(yk_store *store);
+/* Begin a step of `n_micro` micro-batches: the next gradient of each parameter overwrites, later ones
+ * add. */
+void yk_store_begin(yk_store *store, int64_t n_micro);
 
 /* Make the parameters that `unit` uses readable for work that follows on `stream`. The views hold
- * until the unit is released. */
-yk_status yk_store_acquire(yk_store *store, int unit, yk_stream *stream,
+ * until the unit is released.
+ *
+ * next  the unit that will be acquired after this one, fetched meanwhile; -1: none
+ */
+yk_status yk_store_acquire(yk_store *store, int unit, int next, yk_stream *stream,
                            const yk_param_view **views_out);
 yk_status yk_store_release(yk_store *store, int unit, yk_stream *stream);
 
-/* Where the gradients of the parameters that `unit` uses go. */
-yk_status yk_store_grad(yk_store *store, int unit, const yk_grad_view **views_out);
+/* Where the gradients of the parameters that `unit` uses go, for work that follows on `stream`. */
+yk_status yk_store_grad(yk_store *store, int unit, yk_stream *stream,
+                        const yk_grad_view **views_out);
 
-/* The gradients of `unit` from this micro-batch have been enqueued on `stream`. */
+/* The gradients of `unit` from this micro-batch have been enqueued on `stream`. Their sum over ranks
+ * starts when nothing more will be added to them. */
 yk_status yk_store_grad_ready(yk_store *store, int unit, yk_stream *stream);
 
-/* Add every gradient's square to values->sum_squares, unit by unit. */
+/* Add the square of every gradient to values->sum_squares, then let all ranks have the sums of `values`:
+ * each rank squares its own part, in the same order in every stage.                     [collective] */
 yk_status yk_store_sum_squares(yk_store *store, yk_stream *stream, yk_step_values *values);
 
-/* Update every unit, in forward order, as `values` has decided. */
+/* Update every unit, in forward order, as `values` has decided. Updated shards travel to where they
+ * are read; only the next acquire of a unit waits for that. */
 yk_status yk_store_update(yk_store *store, yk_stream *stream, const yk_adamw_options *adamw,
                           const yk_step_values *values);
+
+/* Seconds that the caller was held back by other ranks since the store was made: what communication costs
+ * beside the computation, where waiting blocks the host. */
+double yk_store_waited_s(const yk_store *store);
 
 /* What can be read and written from outside, element for element in fp32. */
 typedef enum yk_store_state {
@@ -74,15 +113,16 @@ typedef enum yk_store_state {
     YK_STORE_GRAD,    /* the gradient as stored, loss scale included */
 } yk_store_state;
 
-/* Copy elements begin .. begin+n-1 of a parameter's state to host memory. Blocks.
+/* Copy elements begin .. begin+n-1 of a parameter's state to host memory, on every rank. Blocks.
+ *                                                                                   [collective]
  *
  * YK_EINVAL  the store was made without what is asked for
  */
 yk_status yk_store_read(yk_store *store, yk_store_state state, int param, int64_t begin, int64_t n,
                         float *values_out, yk_stream *stream);
 
-/* Overwrite elements begin .. begin+n-1 from host memory; a weight reaches the model rounded.
- * Blocks.
+/* Overwrite elements begin .. begin+n-1 from host memory, as far as this rank keeps them; a weight
+ * reaches the model rounded. Every rank is to write the same. Blocks.                    [local]
  *
  * YK_EINVAL  the store was made without what is to be written
  */

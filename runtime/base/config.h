@@ -47,6 +47,22 @@ typedef enum yk_recompute {
     YK_RECOMPUTE_BLOCK, /* keep a block's input, make all but its last product again */
 } yk_recompute;
 
+typedef enum yk_shard_choice {
+    YK_SHARD_WORLD, /* over all ranks */
+    YK_SHARD_NODE,  /* over the ranks of a node; nodes hold the same */
+} yk_shard_choice;
+
+typedef enum yk_reduce_choice {
+    YK_REDUCE_EXACT, /* one fixed order, in fp32 */
+    YK_REDUCE_RING,  /* as the library adds, in the wire format */
+} yk_reduce_choice;
+
+typedef enum yk_reduce_every {
+    YK_REDUCE_AUTO,  /* step in stages 0 and 1, micro in stages 2 and 3 */
+    YK_REDUCE_STEP,  /* gradients are summed over ranks once a step */
+    YK_REDUCE_MICRO, /* at each micro-batch */
+} yk_reduce_every;
+
 typedef enum yk_device_choice {
     YK_DEVICE_CHOICE_AUTO, /* cuda where there is a GPU, else cpu */
     YK_DEVICE_CHOICE_CPU,
@@ -113,6 +129,17 @@ typedef struct yk_config {
             int64_t growth_interval;
         } loss_scale;
     } precision;
+    struct {
+        int64_t
+            zero; /* ZeRO stage: 0 replicates, 1 shards states, 2 also gradients, 3 also parameters */
+        yk_shard_choice shard;
+    } parallel;
+    struct {
+        int wire; /* what gradients travel as: yk_dtype, or YK_AUTO: as precision.grads */
+        yk_reduce_choice reduce;
+        yk_reduce_every reduce_every;
+        double timeout; /* seconds without a word from a rank that end the run */
+    } comm;
     struct {
         yk_recompute recompute;
         int64_t head_chunk;   /* rows of logits at a time, or YK_AUTO */

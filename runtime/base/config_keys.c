@@ -54,6 +54,22 @@ static const yk_choice recomputes[] = {
     {"block", YK_RECOMPUTE_BLOCK},
     {NULL, 0},
 };
+static const yk_choice shards[] = {
+    {"world", YK_SHARD_WORLD},
+    {"node", YK_SHARD_NODE},
+    {NULL, 0},
+};
+static const yk_choice reductions[] = {
+    {"exact", YK_REDUCE_EXACT},
+    {"ring", YK_REDUCE_RING},
+    {NULL, 0},
+};
+static const yk_choice reduce_times[] = {
+    {"auto", YK_REDUCE_AUTO},
+    {"step", YK_REDUCE_STEP},
+    {"micro", YK_REDUCE_MICRO},
+    {NULL, 0},
+};
 static const yk_choice devices[] = {
     {"auto", YK_DEVICE_CHOICE_AUTO},
     {"cpu", YK_DEVICE_CHOICE_CPU},
@@ -205,6 +221,29 @@ const yk_config_key yk_config_keys[] = {
     {INT(precision.loss_scale.growth_interval), .initial = "2000", .unit = "steps", .min = 1,
      .max = COUNT_MAX, .also = "loss_scale_window scale_window",
      .text = "Steps without overflow after which the loss scale doubles."},
+
+    {INT(parallel.zero), .initial = "1", .min = 0, .max = 3, .also = "zero_stage stage",
+     .text = "ZeRO stage: what ranks share out instead of each keeping it. 0: nothing. 1: master "
+             "weights and moments. 2: also gradients. 3: also parameters. It changes no result."},
+    {ENUM(parallel.shard), .initial = "world", .choices = shards,
+     .also = "hybrid_shard sharding_strategy",
+     .text = "Who shares out. world: all ranks. node: the ranks of a node, and nodes keep the "
+             "same, so that parameters travel inside nodes alone."},
+
+    {DTYPE(comm.wire), .initial = "auto", .choices = grad_dtypes,
+     .also = "fp16_compress communication_data_type",
+     .text = "What gradients travel as between ranks. auto: as precision.grads. fp16 has a scale "
+             "that ranks agree on, so that nothing finite becomes infinite."},
+    {ENUM(comm.reduce), .initial = "exact", .choices = reductions,
+     .text = "How gradients are summed over ranks. exact: in fp32 in one order, the same bits in "
+             "every stage. ring: as the library adds, in the wire's type."},
+    {ENUM(comm.reduce_every), .initial = "auto", .choices = reduce_times,
+     .text = "When gradients are summed over ranks. step: once, after the last micro-batch. micro: "
+             "at each micro-batch, so that whole gradients are never kept. auto: step in stages 0 "
+             "and 1, micro in 2 and 3."},
+    {REAL(comm.timeout), .initial = "60", .unit = "seconds", .low = 1, .high = 86400,
+     .also = "nccl_timeout ddp_timeout",
+     .text = "A rank that is not heard of for so long ends the run."},
 
     {ENUM(memory.recompute), .initial = "none", .choices = recomputes,
      .also = "gradient_checkpointing activation_checkpointing recompute_granularity",

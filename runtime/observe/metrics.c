@@ -67,6 +67,12 @@ yk_status yk_metrics_write(yk_metrics *m, const yk_metrics_row *row)
     add_number(&l, "tokens_per_s", row->tokens_per_s, 7);
     add_number(&l, "step_ms", row->step_ms, 7);
     add_number(&l, "data_wait_ms", row->data_wait_ms, 5);
+    if (row->has_comm) {
+        add(&l, ", \"comm_bytes\": %" PRId64 ", \"comm_flushed\": %" PRId64, row->comm_bytes,
+            row->comm_flushed);
+        add_number(&l, "comm_ms", row->comm_ms, 5);
+        add_number(&l, "comm_exposed_ms", row->comm_exposed_ms, 5);
+    }
     add(&l, ", \"device_bytes\": %" PRId64 "}\n", row->device_bytes);
     return yk_file_write(m->file, l.text, l.length);
 }

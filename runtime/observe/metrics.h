@@ -24,8 +24,13 @@ typedef struct yk_metrics_row {
     int64_t tokens;      /* tokens trained on since the start of the run, this step included */
     double tokens_per_s; /* of this step */
     double step_ms;
-    double data_wait_ms;  /* of it, waiting for data */
-    int64_t device_bytes; /* device memory that the run holds */
+    double data_wait_ms;    /* of it, waiting for data */
+    bool has_comm;          /* with several ranks, what follows */
+    int64_t comm_bytes;     /* that this rank sent to others in the step */
+    int64_t comm_flushed;   /* gradients that were not zero and became zero on the wire */
+    double comm_ms;         /* its streams were busy with communication */
+    double comm_exposed_ms; /* of the step, it waited for communication */
+    int64_t device_bytes;   /* device memory that the run holds */
 } yk_metrics_row;
 
 typedef struct yk_metrics yk_metrics;

@@ -70,9 +70,10 @@ void yk_rig_open(yk_rig *rig, int64_t red_zone, const char *const *sets)
     configure(rig, sets);
     assert_int_equal(yk_model_shape_from_config(&rig->config, &rig->shape), YK_OK);
     assert_int_equal(yk_dataset_open(&rig->config, rig->shape.vocab, &rig->data), YK_OK);
-    assert_int_equal(yk_trainer_open_device(&rig->config, &rig->device), YK_OK);
+    assert_int_equal(yk_trainer_open_device(&rig->config, 0, &rig->device), YK_OK);
     assert_int_equal(yk_trainer_device_spec(&rig->config, &spec), YK_OK);
-    assert_int_equal(yk_plan_make(&rig->config, &rig->shape, &spec, red_zone, &rig->plan), YK_OK);
+    assert_int_equal(yk_plan_make(&rig->config, &rig->shape, &spec, NULL, red_zone, &rig->plan),
+                     YK_OK);
     yk_engine_options o = {
         .device = rig->device,
         .config = &rig->config,

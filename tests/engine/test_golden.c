@@ -161,7 +161,7 @@ static void forward(golden *g)
 {
     for (int u = 0; u < yk_model_n_units(g->s.model); u++) {
         const yk_param_view *p;
-        assert_int_equal(yk_store_acquire(g->s.store, u, g->s.stream, &p), YK_OK);
+        assert_int_equal(yk_store_acquire(g->s.store, u, -1, g->s.stream, &p), YK_OK);
         assert_int_equal(yk_pass_forward(g->pass, u, p), YK_OK);
         assert_int_equal(yk_store_release(g->s.store, u, g->s.stream), YK_OK);
     }
@@ -172,8 +172,8 @@ static void backward(golden *g)
     for (int u = yk_model_n_units(g->s.model) - 1; u >= 0; u--) {
         const yk_param_view *p;
         const yk_grad_view *grads;
-        assert_int_equal(yk_store_acquire(g->s.store, u, g->s.stream, &p), YK_OK);
-        assert_int_equal(yk_store_grad(g->s.store, u, &grads), YK_OK);
+        assert_int_equal(yk_store_acquire(g->s.store, u, -1, g->s.stream, &p), YK_OK);
+        assert_int_equal(yk_store_grad(g->s.store, u, g->s.stream, &grads), YK_OK);
         assert_int_equal(yk_pass_backward(g->pass, u, p, grads), YK_OK);
         assert_int_equal(yk_store_grad_ready(g->s.store, u, g->s.stream), YK_OK);
         assert_int_equal(yk_store_release(g->s.store, u, g->s.stream), YK_OK);
@@ -185,7 +185,7 @@ static double train_pass(golden *g, double *losses)
 {
     yk_step_begin_args begin = {.values = g->values, .lr = 1e-3f};
     assert_int_equal(yk_step_begin(g->s.stream, &begin), YK_OK);
-    yk_store_begin(g->s.store);
+    yk_store_begin(g->s.store, 1);
     assert_int_equal(
         yk_pass_begin(g->pass, YK_PASS_TRAIN, &g->batch, 1.0f / (float)g->rows, NULL, NULL), YK_OK);
     forward(g);

@@ -73,7 +73,7 @@ static yk_status plan_within(int64_t limit, const char *const *sets, yk_plan *pl
     yk_rig_open(&rig, 0, sets);
     rig.config.memory.device_limit = limit;
     rig.config.train.micro_batch = YK_AUTO;
-    yk_status status = yk_plan_make(&rig.config, &rig.shape, &rig.plan.spec, 0, plan_out);
+    yk_status status = yk_plan_make(&rig.config, &rig.shape, &rig.plan.spec, NULL, 0, plan_out);
     yk_rig_close(&rig);
     return status;
 }

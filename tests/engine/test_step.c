@@ -159,11 +159,11 @@ static void a_batch_without_targets_gives_loss_0_and_no_nan(void **state)
     const yk_param_view *p;
     const yk_grad_view *g;
     assert_int_equal(yk_step_begin(e->compute, &(yk_step_begin_args){e->values, 1e-3f}), YK_OK);
-    yk_store_begin(e->store);
+    yk_store_begin(e->store, 1);
     assert_int_equal(yk_pass_begin(e->pass, YK_PASS_TRAIN, &batch, 1.0f, NULL, NULL), YK_OK);
     int last = yk_model_n_units(e->model) - 1;
-    assert_int_equal(yk_store_acquire(e->store, 0, e->compute, &p), YK_OK);
-    assert_int_equal(yk_store_grad(e->store, 0, &g), YK_OK);
+    assert_int_equal(yk_store_acquire(e->store, 0, -1, e->compute, &p), YK_OK);
+    assert_int_equal(yk_store_grad(e->store, 0, e->compute, &g), YK_OK);
     for (int u = 0; u <= last; u++) assert_int_equal(yk_pass_forward(e->pass, u, p), YK_OK);
     for (int u = last; u >= 0; u--) {
         assert_int_equal(yk_pass_backward(e->pass, u, p, g), YK_OK);

@@ -1,0 +1,18 @@
+/* engine/bind.h - a rank's place on its machine: its GPU, its cores, its memory. */
+#ifndef YK_ENGINE_BIND_H
+#define YK_ENGINE_BIND_H
+
+#include "comm/world.h"
+
+/* Choose this rank's GPU among those that its node's ranks see, and keep this process to the cores and
+ * the memory near it, of what it was given. Before a device is opened.               [collective]
+ *
+ * wants_gpu  false: cores are shared out evenly among the node's ranks
+ * gpu_out    index of the GPU to open; 0 without one
+ *
+ * YK_EINVAL  two ranks of a node would open one GPU; a node has fewer GPUs than ranks, or none
+ * YK_ENOMEM  no memory for the calculation
+ */
+yk_status yk_bind_rank(yk_world *world, bool wants_gpu, int *gpu_out);
+
+#endif

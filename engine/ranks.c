@@ -1,0 +1,108 @@
+/* engine/ranks.c - making groups from a configuration. */
+#include "engine/ranks.h"
+
+#include "runtime/base/arith.h"
+
+/* Usual rates: shared memory between processes of one machine; a network of 10 Gbit/s. */
+#define CPU_NODE_RATE    4e9
+#define CPU_NODE_LATENCY 2e-5
+#define NETWORK_RATE     1.1e9
+#define NETWORK_LATENCY  5e-5
+#define GPU_NODE_LATENCY 2e-5
+
+yk_topology yk_ranks_topology(const yk_device_spec *spec, int ranks, int node_size)
+{
+    bool gpu = spec->kind == YK_DEVICE_CUDA;
+    return (yk_topology){
+        .ranks = ranks,
+        .node_size = node_size,
+        .node_rate = gpu ? spec->host_link_rate / 2 : CPU_NODE_RATE,
+        .node_latency_s = gpu ? GPU_NODE_LATENCY : CPU_NODE_LATENCY,
+        .across_rate = NETWORK_RATE,
+        .across_latency_s = NETWORK_LATENCY,
+    };
+}
+
+static int n_nodes(const yk_ranks_options *o)
+{
+    if (yk_device_get_kind(o->device) == YK_DEVICE_DRY)
+        return o->topology ? o->topology->ranks / o->topology->node_size : 1;
+    return o->world ? yk_world_n_nodes(o->world) : 1;
+}
+
+static yk_status create_group(const yk_ranks_options *o, yk_axis axis, int64_t max_count,
+                              yk_comm **comm_out)
+{
+    const yk_config *c = o->config;
+    yk_dtype wire = c->comm.wire == YK_AUTO ? o->store->grads : (yk_dtype)c->comm.wire;
+    return yk_comm_create(&(yk_comm_options){.world = o->world,
+                                             .device = o->device,
+                                             .topology = o->topology,
+                                             .axis = axis,
+                                             .reduce = c->comm.reduce,
+                                             .wire = wire,
+                                             .max_count = max_count,
+                                             .staging = o->staging,
+                                             .timeout_s = c->comm.timeout},
+                          comm_out);
+}
+
+static yk_status create_groups(yk_ranks *r, const yk_ranks_options *o)
+{
+    int64_t largest = yk_store_largest_unit(o->store, r->size);
+    YK_TRY(yk_stream_create(o->device, YK_STREAM_TRANSFER, "gather", &r->groups.gather));
+    YK_TRY(yk_stream_create(o->device, YK_STREAM_TRANSFER, "reduce", &r->groups.reduce));
+    YK_TRY(create_group(o, YK_AXIS_WORLD, r->node_groups ? 0 : largest, &r->groups.all));
+    r->groups.shard = r->groups.all;
+    r->groups.world = o->world;
+    if (!r->node_groups) return YK_OK;
+    r->groups.shard = NULL;
+    YK_TRY(create_group(o, YK_AXIS_NODE, largest, &r->groups.shard));
+    YK_TRY(create_group(o, YK_AXIS_ACROSS, largest, &r->groups.replicate));
+    yk_ranks_options alone = *o;
+    alone.world = NULL;
+    alone.topology = NULL;
+    return create_group(&alone, YK_AXIS_WORLD, largest, &r->groups.alone);
+}
+
+yk_status yk_ranks_create(const yk_ranks_options *o, yk_ranks *ranks_out)
+{
+    yk_ranks r = {.size = o->size};
+    if (r.size > 1 && o->world) r.rank = yk_world_rank(o->world);
+    r.node_groups = r.size > 1 && n_nodes(o) > 1 && n_nodes(o) < r.size &&
+                    o->config->parallel.shard == YK_SHARD_NODE && o->config->parallel.zero > 0;
+    yk_status status = r.size > 1 ? create_groups(&r, o) : YK_OK;
+    if (status != YK_OK) {
+        yk_ranks_destroy(&r);
+        return status;
+    }
+    *ranks_out = r;
+    return YK_OK;
+}
+
+void yk_ranks_destroy(yk_ranks *r)
+{
+    yk_stream_destroy(r->groups.gather);
+    yk_stream_destroy(r->groups.reduce);
+    yk_comm_destroy(r->groups.alone);
+    yk_comm_destroy(r->groups.replicate);
+    if (r->groups.shard != r->groups.all) yk_comm_destroy(r->groups.shard);
+    yk_comm_destroy(r->groups.all);
+    *r = (yk_ranks){0};
+}
+
+yk_comm_counts yk_ranks_counts(const yk_ranks *r)
+{
+    yk_comm_counts total = {0};
+    const yk_comm *groups[] = {r->groups.all, r->groups.replicate,
+                               r->groups.shard == r->groups.all ? NULL : r->groups.shard};
+    for (int i = 0; i < 3; i++) {
+        if (!groups[i]) continue;
+        yk_comm_counts c = yk_comm_get_counts(groups[i]);
+        total.bytes_sent += c.bytes_sent;
+        total.n_collectives += c.n_collectives;
+        total.n_flushed += c.n_flushed;
+        total.busy_s += c.busy_s;
+    }
+    return total;
+}

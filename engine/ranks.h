@@ -1,0 +1,42 @@
+/* engine/ranks.h - the groups and streams that ranks work together by.
+ *
+ * Which groups there are follows from the configuration: one over all ranks; with parallel.shard: node,
+ * and several nodes, one inside each node and one across. With a single rank there is none, and the
+ * parameter store is told so.
+ */
+#ifndef YK_ENGINE_RANKS_H
+#define YK_ENGINE_RANKS_H
+
+#include "optim/store/store.h"
+#include "runtime/base/config.h"
+
+typedef struct yk_ranks {
+    int rank, size;
+    yk_store_groups groups; /* its members are owned; all NULL with one rank */
+    bool node_groups;       /* shard inside a node, replicate across */
+} yk_ranks;
+
+typedef struct yk_ranks_options {
+    const yk_config *config;
+    int size; /* of the world */
+    yk_device *device;
+    yk_world *world;               /* NULL: one rank. Not used on a dry device */
+    const yk_topology *topology;   /* the ranks that a dry device stands for; NULL: one */
+    yk_arena *staging;             /* wire buffers are pushed here */
+    const yk_store_options *store; /* what will be reduced and gathered */
+} yk_ranks_options;
+
+/* Make the groups.                                                                  [collective]
+ *
+ * YK_EINVAL  parallel.shard: node with nodes of different sizes
+ */
+yk_status yk_ranks_create(const yk_ranks_options *options, yk_ranks *ranks_out);
+void yk_ranks_destroy(yk_ranks *ranks);
+
+/* The ranks of a world as a topology, with usual rates for links of the kind that `spec` has. */
+yk_topology yk_ranks_topology(const yk_device_spec *spec, int ranks, int node_size);
+
+/* Bytes that this rank has sent to others, and gradients that became zero on the wire. */
+yk_comm_counts yk_ranks_counts(const yk_ranks *ranks);
+
+#endif

@@ -1,0 +1,115 @@
+/* optim/store/gather.c - parameters on their way to the model: acquire, release, publish.
+ *
+ * Stages 0 to 2 keep all parameters and exchange shards once, after an update. Stage 3 keeps a shard and
+ * gathers a unit into a slot before it is used: fetched one unit ahead, on the gather stream, while the
+ * unit before computes. What a slot still holds is not gathered again.
+ */
+#include "optim/store/parts.h"
+
+bool yk_store_uses(const yk_store *st, int unit, int owner)
+{
+    if (unit == owner) return true;
+    for (int i = 0; i < st->o.n_params; i++) {
+        const yk_param *p = &st->o.params[i];
+        if (p->unit == owner && p->shared_unit == unit) return true;
+    }
+    return false;
+}
+
+yk_status yk_store_slot_take(yk_store_slots *slots, int unit, int64_t count, yk_stream *stream,
+                             int *slot_out)
+{
+    int best = -1;
+    for (int i = 0; i < slots->n_items; i++) {
+        const yk_store_slot *s = &slots->items[i];
+        if (s->held || s->count < count) continue;
+        if (best < 0 || s->used_at < slots->items[best].used_at) best = i;
+    }
+    YK_CHECK(best >= 0);
+    slots->items[best].unit = unit;
+    slots->items[best].used_at = ++slots->clock;
+    *slot_out = best;
+    return yk_event_wait(slots->items[best].free, stream);
+}
+
+/* Start gathering a unit's parameters, unless they are on their way or there. */
+static yk_status fetch(yk_store *st, int unit)
+{
+    yk_store_unit *u = &st->units[unit];
+    if (u->param_slot >= 0) {
+        st->param_slots.items[u->param_slot].used_at = ++st->param_slots.clock;
+        return YK_OK;
+    }
+    int slot;
+    YK_TRY(yk_store_slot_take(&st->param_slots, unit, u->count, st->g.gather, &slot));
+    for (int i = 0; i < st->o.n_units; i++) /* whoever was there must be gathered again */
+        if (st->units[i].param_slot == slot) st->units[i].param_slot = -1;
+    u->param_slot = slot;
+    YK_TRY(yk_comm_all_gather(st->g.shard, st->param_slots.items[slot].data, u->param,
+                              u->shard.count, st->o.compute, st->g.gather));
+    return yk_event_record(u->readable, st->g.gather);
+}
+
+/* Fetch everything that `unit` uses; held, so that fetching one part cannot take another's slot. */
+static yk_status fetch_all(yk_store *st, int unit)
+{
+    for (int owner = 0; owner < st->o.n_units; owner++) {
+        if (!yk_store_uses(st, unit, owner)) continue;
+        YK_TRY(fetch(st, owner));
+        st->param_slots.items[st->units[owner].param_slot].held = true;
+    }
+    return YK_OK;
+}
+
+static void let_go(yk_store *st, int unit)
+{
+    for (int owner = 0; owner < st->o.n_units; owner++)
+        if (yk_store_uses(st, unit, owner) && st->units[owner].param_slot >= 0)
+            st->param_slots.items[st->units[owner].param_slot].held = false;
+}
+
+yk_status yk_store_acquire(yk_store *st, int unit, int next, yk_stream *stream,
+                           const yk_param_view **views_out)
+{
+    bool gathers = yk_store_gathers(st);
+    if (gathers) YK_TRY(fetch_all(st, unit));
+    for (int owner = 0; owner < st->o.n_units; owner++) {
+        const yk_store_unit *u = &st->units[owner];
+        if (!u->readable || !yk_store_uses(st, unit, owner)) continue;
+        YK_TRY(yk_store_wait(st, u->readable, stream));
+        if (gathers) yk_store_point_params(st, owner, st->param_slots.items[u->param_slot].data);
+    }
+    if (gathers && next >= 0) {
+        YK_TRY(fetch_all(st, next));
+        let_go(st, next);
+        YK_TRY(fetch_all(st, unit)); /* already there: holds what both use */
+    }
+    *views_out = st->views;
+    return YK_OK;
+}
+
+yk_status yk_store_release(yk_store *st, int unit, yk_stream *stream)
+{
+    if (!yk_store_gathers(st)) return YK_OK;
+    for (int owner = 0; owner < st->o.n_units; owner++) {
+        if (!yk_store_uses(st, unit, owner)) continue;
+        YK_TRY(yk_event_record(st->param_slots.items[st->units[owner].param_slot].free, stream));
+    }
+    let_go(st, unit);
+    return YK_OK;
+}
+
+yk_status yk_store_publish(yk_store *st, int unit, yk_stream *stream)
+{
+    yk_store_unit *u = &st->units[unit];
+    if (st->n_shards == 1 || st->o.zero == 0) return YK_OK;
+    YK_TRY(yk_store_follow(st, st->g.gather, stream));
+    if (yk_store_gathers(st)) { /* what was gathered is of before the update */
+        u->param_slot = -1;
+        return YK_OK;
+    }
+    void *shard = yk_store_at(u->param, u->param_range, u->shard.begin, st->o.compute);
+    YK_TRY(yk_comm_all_gather(st->g.shard, u->param, shard, u->shard.count, st->o.compute,
+                              st->g.gather));
+    return yk_event_record(u->readable, st->g.gather);
+}

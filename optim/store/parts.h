@@ -1,0 +1,119 @@
+/* optim/store/parts.h - the inside of a store; included by optim/store/ alone.
+ *
+ * Ranges are in elements of a unit's flat layout. With one rank every range is the whole and nothing
+ * travels.
+ */
+#ifndef YK_OPTIM_STORE_PARTS_H
+#define YK_OPTIM_STORE_PARTS_H
+
+#include "optim/store/store.h"
+
+/* Tensors start at multiples of this many elements, and so does every shard. */
+#define YK_STORE_TENSOR_ALIGN 128
+
+/* A part of a unit's flat buffers. */
+typedef struct yk_store_range {
+    int64_t begin, count;
+} yk_store_range;
+
+/* What is kept of a unit, and where. A buffer that holds a range begins with that range's first
+ * element. */
+typedef struct yk_store_unit {
+    int64_t count;        /* elements, padding included; a multiple of 128 * world */
+    int64_t used_count;   /* up to the end of the last tensor, rounded up to 128 */
+    int64_t decay_count;  /* the first part, whose tensors decay */
+    yk_store_range shard; /* this rank's part of one copy of the state */
+    yk_store_range mine;  /* what this rank alone squares: the world's ranks tile the unit */
+
+    yk_store_range param_range, state_range, grad_range; /* what the buffers below hold */
+    void *param;                                         /* compute dtype */
+    void *master;       /* fp32; with fp32 parameters a part of `param` */
+    void *m, *v;        /* fp32 */
+    void *grad;         /* grads dtype: what the model writes, or the sums of micro-batches */
+    int param_slot;     /* of gathered parameters, or -1 */
+    int grad_slot;      /* that the model's gradient is written to, or -1 */
+    yk_event *readable; /* parameters have arrived where the model reads them */
+    yk_event *reduced;  /* the gradient's sum over ranks is there */
+    int n_uses;         /* units that use its tensors */
+    int uses_left;      /* of the backward pass under way */
+    int64_t micro_left; /* micro-batches of this step whose gradients are still to come */
+} yk_store_unit;
+
+/* Memory that units take turns in: gathered parameters, or gradients on their way to a sum. */
+typedef struct yk_store_slot {
+    void *data;
+    int64_t count;   /* elements that it has room for */
+    int unit;        /* whose content it is, or -1 */
+    bool held;       /* may not be given to another unit now */
+    int64_t used_at; /* on the clock of the slots: the oldest is given away first */
+    yk_event *free;  /* passed when the last use of the content is done */
+} yk_store_slot;
+
+#define YK_STORE_SLOTS 8
+
+typedef struct yk_store_slots {
+    yk_store_slot items[YK_STORE_SLOTS];
+    int n_items;
+    int64_t clock;
+} yk_store_slots;
+
+struct yk_store {
+    yk_store_options o;
+    yk_store_groups g;
+    int n_shards;         /* ranks that share one copy of the state */
+    int64_t n_micro;      /* micro-batches of the step under way */
+    yk_store_unit *units; /* (n_units) */
+    int64_t *offsets;     /* (n_params) of each tensor in its unit, in elements */
+    yk_param_view *views; /* (n_params) */
+    yk_grad_view *grads;  /* (n_params) */
+    yk_store_slots param_slots, grad_slots;
+    double waited_s;  /* in yk_store_wait() */
+    yk_event *passed; /* for letting one stream follow another */
+};
+
+/* The element of a unit's layout with number `index`, in a buffer that holds `range`. */
+static inline void *yk_store_at(void *buffer, yk_store_range range, int64_t index, yk_dtype dtype)
+{
+    return (char *)buffer + (index - range.begin) * yk_dtype_bytes(dtype);
+}
+
+/* Are there other ranks? */
+static inline bool yk_store_is_shared(const yk_store *st)
+{
+    return st->g.all && yk_comm_size(st->g.all) > 1;
+}
+
+/* Must parameters be gathered before they are read? */
+static inline bool yk_store_gathers(const yk_store *st)
+{
+    return st->o.zero == 3 && st->n_shards > 1;
+}
+
+/* Are gradients summed over ranks micro-batch by micro-batch? */
+static inline bool yk_store_reduces_each(const yk_store *st)
+{
+    return st->o.train && st->o.reduce_each_micro && yk_store_is_shared(st);
+}
+
+/* Does `unit` use tensors that `owner` owns? */
+bool yk_store_uses(const yk_store *st, int unit, int owner);
+
+/* Point the views of a unit's tensors into `data`, its whole layout. */
+void yk_store_point_params(yk_store *st, int unit, void *data);
+void yk_store_point_grads(yk_store *st, int unit, void *data);
+
+/* Let work that follows on `later` start after what is enqueued on `earlier`. */
+yk_status yk_store_follow(yk_store *st, yk_stream *later, yk_stream *earlier);
+
+/* Let `stream` wait for communication, and count how long the caller is held. */
+yk_status yk_store_wait(yk_store *st, yk_event *event, yk_stream *stream);
+
+/* Give `unit` the slot that is unused for longest, and let work that follows on `stream` wait for its
+ * last use. */
+yk_status yk_store_slot_take(yk_store_slots *slots, int unit, int64_t count, yk_stream *stream,
+                             int *slot_out);
+
+/* After an update on `stream`: let every rank have the unit's new parameters. */
+yk_status yk_store_publish(yk_store *st, int unit, yk_stream *stream);
+
+#endif
