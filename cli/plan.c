@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/run_config.h"
+#include "engine/device_choice.h"
 #include "engine/plan.h"
 #include "engine/trainer.h"
 
@@ -19,7 +20,7 @@ static yk_status plan(const yk_config *config, const char *device, int64_t ranks
     if (device[0])
         YK_TRY(yk_device_spec_find(device, &spec));
     else
-        YK_TRY(yk_trainer_device_spec(config, &spec));
+        YK_TRY(yk_device_describe_chosen(config, &spec));
     if (ranks % node_size != 0)
         return yk_fail(YK_EINVAL, "--node-size",
                        "%" PRId64 " ranks do not fill nodes of %" PRId64 " evenly", ranks,

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/run_config.h"
+#include "engine/signals.h"
 #include "engine/trainer.h"
 
 static void print_end(const yk_config *config, const yk_train_summary *s)
@@ -115,7 +116,7 @@ yk_status yk_cli_train(int argc, char **argv)
     bool done;
     YK_TRY(yk_cli_parse_train(argc, argv, &path, &sets, &done));
     if (done) return YK_OK;
-    yk_trainer_block_signals();
+    yk_signals_block();
     yk_world *world;
     YK_TRY(yk_world_join(&world));
     yk_status status = run(path, &sets, world);

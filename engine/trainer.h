@@ -25,7 +25,7 @@ typedef struct yk_train_summary {
  *
  * world  the ranks that train together; NULL or of one: this process alone
  *
- * Signals SIGINT and SIGTERM must be blocked in every thread (yk_trainer_block_signals()): they are
+ * Signals SIGINT and SIGTERM must be blocked in every thread (yk_signals_block()): they are
  * looked for between steps, and end the run with its weights saved.
  *
  * YK_EINVAL, YK_EFORMAT  the configuration, the data or the weights to start from are wrong
@@ -35,20 +35,5 @@ typedef struct yk_train_summary {
  */
 yk_status yk_train(const yk_config *config, const yk_model_shape *shape, yk_world *world,
                    yk_train_summary *summary_out);
-
-/* Block the signals that yk_train() looks for; before any thread is started. */
-void yk_trainer_block_signals(void);
-
-/* Does a configuration ask for a GPU, or for one where there is one? */
-bool yk_trainer_wants_gpu(const yk_config *config);
-
-/* Open the device that a configuration asks for.
- *
- * gpu  the one to open, where it is a GPU
- */
-yk_status yk_trainer_open_device(const yk_config *config, int gpu, yk_device **device_out);
-
-/* What is known of that device, with the rates of a description where nothing was measured. */
-yk_status yk_trainer_device_spec(const yk_config *config, yk_device_spec *spec_out);
 
 #endif

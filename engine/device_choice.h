@@ -1,0 +1,23 @@
+/* engine/device_choice.h - the device that a configuration asks for. */
+#ifndef YK_ENGINE_DEVICE_CHOICE_H
+#define YK_ENGINE_DEVICE_CHOICE_H
+
+#include "runtime/base/config.h"
+#include "runtime/device/device.h"
+
+/* Does a configuration ask for a GPU, or for one where there is one? */
+bool yk_config_wants_gpu(const yk_config *config);
+
+/* Open the device that a configuration asks for.
+ *
+ * gpu  the one to open, where it is a GPU
+ */
+yk_status yk_device_open_chosen(const yk_config *config, int gpu, yk_device **device_out);
+
+/* What is known of an open device, with the rates of a known one of its kind where none were measured. */
+yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out);
+
+/* The same of the device that a configuration asks for, which is opened and closed again. */
+yk_status yk_device_describe_chosen(const yk_config *config, yk_device_spec *spec_out);
+
+#endif

@@ -1,0 +1,17 @@
+/* engine/signals.h - SIGINT and SIGTERM as a question that is asked between steps.
+ *
+ * The signals are blocked in every thread and looked for when it suits, so that no handler runs and no
+ * variable is shared with one.
+ */
+#ifndef YK_ENGINE_SIGNALS_H
+#define YK_ENGINE_SIGNALS_H
+
+#include <stdbool.h>
+
+/* Block the signals; before any thread is started. */
+void yk_signals_block(void);
+
+/* Has one come since the last look? After the first, the next one ends the process at once. */
+bool yk_signals_stop_was_asked(void);
+
+#endif

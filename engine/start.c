@@ -1,0 +1,138 @@
+/* engine/start.c - a run up to its first step.
+ *
+ *   check       data and folder: whatever is wrong with the input shows here, before a file is written
+ *   find_place  the rank's cores and device, and whether the plan fits there
+ *   prepare     memory, first weights, the run's folder
+ *
+ * Each part runs on every rank, and what one rank finds wrong is the end for all.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "engine/bind.h"
+#include "engine/device_choice.h"
+#include "engine/run_folder.h"
+#include "engine/trainer_parts.h"
+#include "engine/weights.h"
+
+static yk_topology topology_of(const yk_trainer *t, const yk_device_spec *spec)
+{
+    return yk_ranks_topology(spec, t->n_ranks, yk_world_local_size(t->world));
+}
+
+/* ---- checking ----------------------------------------------------------------------------- */
+
+/* The input: the folder, the data. No rank waits for another here. */
+static yk_status check(yk_trainer *t)
+{
+    const yk_config *c = t->config;
+    YK_TRY(yk_run_folder_check(c));
+    YK_TRY(yk_dataset_open(c, t->shape->vocab, &t->data));
+    if (yk_dataset_n_windows(t->data, YK_SPLIT_TRAIN) == 0)
+        return yk_fail(YK_EINVAL, "data.train",
+                       "there is nothing to train on; give at least one file");
+    return yk_dataset_check(t->data);
+}
+
+/* Where to run: the rank's cores and GPU, and whether the plan fits there. */
+static yk_status find_place(yk_trainer *t)
+{
+    int gpu = 0;
+    yk_device_spec spec;
+    if (t->world) YK_TRY(yk_bind_rank(t->world, yk_config_wants_gpu(t->config), &gpu));
+    YK_TRY(yk_device_open_chosen(t->config, gpu, &t->device));
+    YK_TRY(yk_device_describe(t->device, &spec));
+    if (!t->world) return yk_plan_make(t->config, t->shape, &spec, NULL, 0, &t->plan);
+    if (!yk_world_is_regular(t->world))
+        return yk_fail(YK_EINVAL, "ranks",
+                       "nodes have different numbers of ranks; start as many on each");
+    yk_topology topology = topology_of(t, &spec);
+    return yk_plan_make(t->config, t->shape, &spec, &topology, 0, &t->plan);
+}
+
+/* ---- preparing ---------------------------------------------------------------------------- */
+
+static yk_status load_weights(yk_trainer *t)
+{
+    const char *dir = t->config->model.init;
+    if (!dir[0]) return yk_engine_init_weights(t->engine, t->config->train.seed);
+    return yk_weights_load(t->engine->store, t->engine->model, dir, t->engine->compute);
+}
+
+static yk_status create_loader(yk_trainer *t)
+{
+    yk_loader_options o = {
+        .dataset = t->data,
+        .split = YK_SPLIT_TRAIN,
+        .batch = t->config->train.batch,
+        .micro_batch = t->plan.micro_batch,
+        .rank = t->rank,
+        .world = t->n_ranks,
+        .seed = t->config->train.seed,
+        .n_buffers = YK_LOADER_BUFFERS,
+    };
+    YK_CHECK(yk_loader_bytes(&o) <= YK_LOADER_BUFFERS * yk_engine_batch_bytes(t->engine));
+    YK_TRY(yk_loader_create(&o, t->engine->staging[YK_SPLIT_TRAIN], &t->loader));
+    return yk_feed_init(&t->feed, t->engine, t->loader);
+}
+
+static yk_status create_engine(yk_trainer *t)
+{
+    return yk_engine_create(&(yk_engine_options){.device = t->device,
+                                                 .config = t->config,
+                                                 .shape = t->shape,
+                                                 .train = true,
+                                                 .sizes = &t->plan.sizes,
+                                                 .micro_batch = t->plan.micro_batch,
+                                                 .world = t->world},
+                            &t->engine);
+}
+
+static void print_start(const yk_trainer *t)
+{
+    const yk_config *c = t->config;
+    printf("model     %" PRId64 " parameters, %" PRId64 " layers of %" PRId64 "\n",
+           yk_model_shape_count(t->shape), t->shape->layers, t->shape->width);
+    printf("data      %" PRId64 " tokens to train on, %" PRId64 " to validate on\n",
+           yk_dataset_n_tokens(t->data, YK_SPLIT_TRAIN),
+           yk_dataset_n_tokens(t->data, YK_SPLIT_VAL));
+    printf("step      %" PRId64 " tokens: %" PRId64 " x %" PRId64 " sequences of %" PRId64 "\n",
+           t->plan.tokens, t->n_ranks * t->plan.n_micro, t->plan.micro_batch, c->train.seq_len);
+    if (t->n_ranks > 1)
+        printf("ranks     %d on %d nodes, ZeRO stage %" PRId64 "\n", t->n_ranks,
+               yk_world_n_nodes(t->world), c->parallel.zero);
+    printf("memory    %.1f MiB on %s\n", (double)yk_plan_device_bytes(&t->plan) / 0x1p20,
+           t->plan.spec.name);
+    printf("folder    %s\n", c->run.dir);
+    fflush(stdout);
+}
+
+static yk_status prepare(yk_trainer *t)
+{
+    YK_TRY(create_engine(t));
+    YK_TRY(load_weights(t));
+    YK_TRY(create_loader(t));
+    if (yk_trainer_speaks(t)) YK_TRY(yk_run_folder_create(t->config, &t->metrics));
+    t->schedule = yk_schedule_from_config(t->config);
+    t->last_saved = -1;
+    yk_progress_init(&t->progress, t->config->train.steps, t->config->log.every);
+    if (yk_trainer_speaks(t)) print_start(t);
+    return YK_OK;
+}
+
+/* ---- ranks -------------------------------------------------------------------------------- */
+
+/* Run a part of the start on every rank and let what one found wrong be the end for all, said once. */
+static yk_status together(yk_trainer *t, yk_status (*part)(yk_trainer *t))
+{
+    if (!t->world) return part(t);
+    yk_world_hold(t->world);
+    return yk_world_agree(t->world, part(t));
+}
+
+yk_status yk_trainer_start(yk_trainer *t)
+{
+    YK_TRY(together(t, check));
+    YK_TRY(together(t, find_place));
+    return together(t, prepare);
+}
