@@ -7,6 +7,7 @@
 #ifndef YK_CLI_CLI_H
 #define YK_CLI_CLI_H
 
+#include "cli/options.h"
 #include "runtime/base/status.h"
 
 yk_status yk_cli_train(int argc, char **argv);
@@ -15,5 +16,15 @@ yk_status yk_cli_generate(int argc, char **argv);
 yk_status yk_cli_eval(int argc, char **argv);
 yk_status yk_cli_data(int argc, char **argv);
 yk_status yk_cli_config(int argc, char **argv);
+yk_status yk_cli_launch(int argc, char **argv);
+
+/* Read the words of `yoke train`, for those who start it.
+ *
+ * path_out  the configuration file, borrowed from argv
+ * sets_out  its --set assignments, added
+ * done_out  true: help or the version was asked for and has been printed
+ */
+yk_status yk_cli_parse_train(int argc, char **argv, const char **path_out, yk_cli_list *sets_out,
+                             bool *done_out);
 
 #endif

@@ -31,6 +31,8 @@ static const subcommand subcommands[] = {
      "yoke eval runs/demo --data my.txt"},
     {"data", yk_cli_data, "inspect|prepare FILE...", "look at token files, and make them from text",
      NULL},
+    {"launch", yk_cli_launch, "[OPTION]... train CONFIG",
+     "start many ranks, on one host or several", NULL},
     {"config", yk_cli_config, "[KEY]", "every key: type, unit, default, range, meaning",
      "yoke config train"},
 };

@@ -36,8 +36,9 @@ static void print_option(const yk_cli_option *o)
 
 static void print_help(const yk_cli_command *c)
 {
-    printf("usage: yoke %s%s%s%s\n\n%s\n", c->name, c->operands[0] ? " " : "", c->operands,
-           c->n_options ? " [OPTION]..." : "", c->text);
+    const char *options = c->n_options ? " [OPTION]..." : "";
+    printf("usage: yoke %s%s%s%s%s\n\n%s\n", c->name, c->operands_last ? options : "",
+           c->operands[0] ? " " : "", c->operands, c->operands_last ? "" : options, c->text);
     if (c->example) printf("\nexample:\n  %s\n", c->example);
     printf("\noptions:\n");
     for (int i = 0; i < c->n_options; i++) print_option(&c->options[i]);
@@ -194,6 +195,7 @@ static yk_status take_operand(words *w, const char *word)
         return fail(w->command, "%s is one word too many; the usage is: yoke %s %s",
                     yk_word_show(word, shown), w->command->name, w->command->operands);
     w->operands[w->n_operands++] = word;
+    w->only_operands |= w->command->operands_last;
     return YK_OK;
 }
 

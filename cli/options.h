@@ -45,6 +45,7 @@ typedef struct yk_cli_command {
     const char *name;     /* as typed, such as "data inspect" */
     const char *operands; /* as help shows them, such as "CONFIG" or "[KEY]"; "" : none */
     int min_operands, max_operands;
+    bool operands_last;  /* the first operand ends the options: it and all after it are operands */
     const char *text;    /* what it does; one or a few lines */
     const char *example; /* a whole command line, or NULL */
     const yk_cli_option *options;

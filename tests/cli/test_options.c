@@ -135,6 +135,32 @@ static void after_two_dashes_everything_is_an_operand(void **state)
     assert_string_equal(s.operands[1], "-");
 }
 
+static void the_first_operand_may_end_the_options(void **state)
+{
+    const char *operands[4];
+    int64_t ranks = 1;
+    int n;
+    bool done;
+    const yk_cli_option options[] = {
+        {.name = "ranks", .letter = 'n', .type = YK_CLI_INT, .out = &ranks, .value = "N", .max = 8},
+    };
+    const yk_cli_command command = {.name = "lead",
+                                    .operands = "SONG",
+                                    .max_operands = 4,
+                                    .operands_last = true,
+                                    .options = options,
+                                    .n_options = 1};
+    static const char *const given[] = {"lead", "-n", "2", "a", "-n", "3", "--help", NULL};
+    (void)state;
+    assert_int_equal(yk_cli_parse(&command, 7, (char **)(uintptr_t)given, operands, &n, &done),
+                     YK_OK);
+    assert_false(done);
+    assert_int_equal(ranks, 2);
+    assert_int_equal(n, 4);
+    assert_string_equal(operands[1], "-n");
+    assert_string_equal(operands[3], "--help");
+}
+
 static void mistakes_are_told_in_one_line(void **state)
 {
     song s;
@@ -189,6 +215,7 @@ int main(void)
         cmocka_unit_test(options_and_operands_stand_in_any_order),
         cmocka_unit_test(a_letter_works_apart_and_together_and_the_last_counts),
         cmocka_unit_test(after_two_dashes_everything_is_an_operand),
+        cmocka_unit_test(the_first_operand_may_end_the_options),
         cmocka_unit_test(mistakes_are_told_in_one_line),
         cmocka_unit_test(a_list_has_an_end),
     };

@@ -1,0 +1,139 @@
+/* launch/launch.c - hosts, placement, command, run: the order of a launch. */
+#include "launch/launch.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "launch/hosts.h"
+#include "launch/mpirun.h"
+#include "launch/parent.h"
+#include "launch/placement.h"
+#include "launch/slurm.h"
+
+static yk_status read_hosts(const yk_launch_options *o, yk_hosts *hosts_out)
+{
+    if (o->hosts && o->host_file)
+        return yk_fail(YK_EINVAL, "launch", "--hosts and --hostfile are both given; give one");
+    if (o->hosts) return yk_hosts_read_list(o->hosts, hosts_out);
+    if (o->host_file) return yk_hosts_read_file(o->host_file, hosts_out);
+    return yk_hosts_read_environment(hosts_out);
+}
+
+/* Ranks of a host that does not say how many it is for. */
+static int usual_slots(const yk_launch_options *o, const yk_machine *machine)
+{
+    int n_gpus = o->is_on_gpus ? yk_machine_n_gpus(machine) : 0;
+    return n_gpus > 0 ? n_gpus : 1;
+}
+
+/* ---- other hosts -------------------------------------------------------------------------- */
+
+/* Ask every host where its ranks will be. That each one answers also shows that it can be reached and
+ * has this program, before anything is started. */
+static yk_status survey(const yk_launch_options *o, const yk_mpirun *run, yk_placement *placement)
+{
+    char launch[] = "launch", place[] = "place", gpu[] = "gpu", cpu[] = "cpu";
+    char *const words[] = {o->words[0], launch, place, o->is_on_gpus ? gpu : cpu};
+    yk_mpirun question = *run;
+    yk_command command = {.is_short = false};
+    yk_ended ended = {.exit_status = 0};
+    char *answer = NULL;
+    question.words = words;
+    question.n_words = sizeof words / sizeof words[0];
+    yk_status status = yk_mpirun_survey_command(&question, &command);
+    if (status == YK_OK) status = yk_parent_run(&command, &answer, &ended);
+    if (status == YK_OK && ended.was_asked) status = YK_EPEER;
+    if (status == YK_OK && ended.exit_status != 0)
+        status = yk_fail(YK_EINVAL, "launch",
+                         "mpirun could not start %s on every host (exit status %d); see whether "
+                         "each can be reached without a password, and has it at the same path: "
+                         "mpirun --host NAME %s --version",
+                         o->words[0], ended.exit_status, o->words[0]);
+    if (status == YK_OK) status = yk_placement_read_rows(placement, answer);
+    free(answer);
+    yk_command_fini(&command);
+    return status;
+}
+
+/* ---- the ways to go on -------------------------------------------------------------------- */
+
+static yk_status print_slurm(const yk_launch_options *o, const yk_machine *machine,
+                             const yk_hosts *hosts, int n_ranks)
+{
+    int usual = usual_slots(o, machine);
+    const yk_slurm_job job = {
+        .name = o->job_name,
+        .hosts = o->hosts || o->host_file ? hosts : NULL,
+        .n_ranks = n_ranks,
+        .n_per_node = usual > 1 && n_ranks > usual ? usual : 0,
+        .n_cores = o->n_threads,
+        .is_on_gpus = o->is_on_gpus,
+        .words = o->words,
+        .n_words = o->n_words,
+    };
+    return o->submit && !o->dry_run ? yk_slurm_submit(&job) : yk_slurm_write(&job, stdout);
+}
+
+static yk_status run_mpirun(const yk_launch_options *o, const yk_machine *machine,
+                            const yk_hosts *hosts, int n_ranks)
+{
+    yk_placement placement = {.places = NULL};
+    yk_command command = {.is_short = false};
+    yk_network network;
+    YK_TRY(yk_network_find(hosts, &network));
+    if (network.note[0]) yk_warn("network", "%s", network.note);
+    const yk_mpirun run = {
+        .hosts = hosts,
+        .network = &network,
+        .n_ranks = n_ranks,
+        .n_cores = yk_machine_count_cores(machine, yk_machine_given(machine)),
+        .is_on_terminal = isatty(STDOUT_FILENO) == 1,
+        .env = environ,
+        .words = o->words,
+        .n_words = o->n_words,
+    };
+    YK_TRY(yk_placement_make(machine, hosts, n_ranks, o->is_on_gpus, &placement));
+    yk_status status = yk_mpirun_command(&run, &command);
+    if (status == YK_OK && !o->dry_run && !yk_hosts_are_local(hosts))
+        status = survey(o, &run, &placement);
+    if (status == YK_OK) {
+        yk_placement_print(&placement, stdout);
+        fflush(stdout);
+        if (o->dry_run)
+            yk_command_print(&command, stdout);
+        else
+            status = yk_parent_run_mpirun(&command, o->restarts);
+    }
+    yk_command_fini(&command);
+    yk_placement_fini(&placement);
+    return status;
+}
+
+yk_status yk_launch(const yk_launch_options *o)
+{
+    yk_hosts hosts = {NULL, 0};
+    yk_machine *machine;
+    int n_ranks = 0;
+    if (o->is_on_gpus) yk_machine_order_gpus();
+    YK_TRY(yk_machine_open(&machine));
+    if (o->is_on_gpus && yk_machine_gpu_fault(machine)[0])
+        yk_warn("GPUs", "the driver does not answer: %s", yk_machine_gpu_fault(machine));
+    yk_status status = read_hosts(o, &hosts);
+    if (status == YK_OK)
+        status = yk_hosts_place(&hosts, o->n_ranks, usual_slots(o, machine), &n_ranks);
+    if (status == YK_OK)
+        status = o->slurm ? print_slurm(o, machine, &hosts, n_ranks)
+                          : run_mpirun(o, machine, &hosts, n_ranks);
+    yk_hosts_fini(&hosts);
+    yk_machine_close(machine);
+    return status;
+}
+
+yk_status yk_launch_place(int host, int n_ranks, bool is_on_gpus)
+{
+    yk_machine *machine;
+    YK_TRY(yk_machine_open(&machine));
+    yk_status status = yk_placement_print_rows(machine, host, n_ranks, is_on_gpus, stdout);
+    yk_machine_close(machine);
+    return status;
+}

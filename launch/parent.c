@@ -1,0 +1,235 @@
+/* launch/parent.c - fork, signals, waiting, restarts.
+ *
+ * No handlers: the signals of interest are blocked for as long as a child lives, and this process
+ * sleeps in sigtimedwait() until one comes, SIGCHLD among them.
+ */
+#include "launch/parent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAUSE_MAX_S 30
+
+static sigset_t signals_of_interest(void)
+{
+    static const int list[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) sigaddset(&set, list[i]);
+    return set;
+}
+
+/* ---- starting ----------------------------------------------------------------------------- */
+
+/* What a child is started with. */
+typedef struct start {
+    const yk_command *command;
+    int input, output; /* descriptors; output -1: this process' own */
+    const sigset_t *mask;
+    bool is_apart; /* in a group of its own, and ends with this process */
+} start;
+
+/* In the child: become the command, or write errno to `report`. */
+static void become(const start *s, pid_t parent, int report)
+{
+    if (s->is_apart) {
+        setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != parent) _exit(1); /* it died before it could be watched */
+    }
+    if (dup2(s->input, STDIN_FILENO) < 0) goto fail;
+    if (s->output >= 0 && dup2(s->output, STDOUT_FILENO) < 0) goto fail;
+    for (int i = 0; i < s->command->settings.n_items; i++)
+        if (putenv(s->command->settings.items[i]) != 0) goto fail;
+    sigprocmask(SIG_SETMASK, s->mask, NULL);
+    execvp(s->command->words.items[0], s->command->words.items);
+fail:;
+    int error = errno;
+    if (write(report, &error, sizeof error) < 0) _exit(126);
+    _exit(127);
+}
+
+static yk_status fail_start(const char *program, int error)
+{
+    if (error == ENOENT)
+        return yk_fail(YK_EINVAL, program,
+                       "there is no such program in PATH; install it (%s), or load its module",
+                       strcmp(program, "mpirun") == 0 ? "apt-get install openmpi-bin"
+                                                      : "apt-get install slurm-client");
+    return yk_fail(YK_EIO, program, "cannot be started: %s", strerror(error));
+}
+
+static yk_status start_child(const start *s, pid_t *child_out)
+{
+    const char *program = s->command->words.items[0];
+    int report[2], error = 0;
+    pid_t parent = getpid();
+    if (pipe2(report, O_CLOEXEC) != 0) return fail_start(program, errno);
+    pid_t child = fork();
+    if (child == 0) become(s, parent, report[1]);
+    error = child < 0 ? errno : 0;
+    close(report[1]);
+    /* exec closes the pipe; a child that could not writes why */
+    if (child > 0 && read(report[0], &error, sizeof error) > 0) waitpid(child, NULL, 0);
+    close(report[0]);
+    if (error) return fail_start(program, error);
+    *child_out = child;
+    return YK_OK;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------ */
+
+static void pass_on(pid_t child, int signal, int *n_asked)
+{
+    if (signal == SIGUSR1 || signal == SIGUSR2) {
+        kill(child, signal);
+        return;
+    }
+    if ((*n_asked)++ > 0) {
+        kill(child, SIGTERM);
+        return;
+    }
+    yk_warn("launch",
+            "asked to stop (%s); the ranks save and end after their step, a second signal "
+            "ends them now",
+            strsignal(signal));
+    kill(child, SIGUSR1);
+}
+
+static bool has_ended(pid_t child, yk_ended *ended)
+{
+    int status;
+    if (waitpid(child, &status, WNOHANG) != child) return false;
+    ended->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return true;
+}
+
+static void wait_for(pid_t child, yk_ended *ended)
+{
+    const sigset_t set = signals_of_interest();
+    int n_asked = 0;
+    while (!has_ended(child, ended)) {
+        int signal = sigwaitinfo(&set, NULL);
+        if (signal > 0 && signal != SIGCHLD) pass_on(child, signal, &n_asked);
+    }
+    ended->was_asked = n_asked > 0;
+}
+
+/* What was written to a file without a name, as a string. */
+static yk_status take_output(int file, char **output_out)
+{
+    off_t bytes = lseek(file, 0, SEEK_END);
+    char *text = calloc(1, (size_t)(bytes > 0 ? bytes : 0) + 1);
+    if (!text) return yk_fail(YK_ENOMEM, "launch", "no memory for what mpirun printed");
+    if (bytes > 0 && pread(file, text, (size_t)bytes, 0) != bytes) {
+        free(text);
+        return yk_fail(YK_EIO, "launch", "what mpirun printed cannot be read back");
+    }
+    *output_out = text;
+    return YK_OK;
+}
+
+yk_status yk_parent_run(const yk_command *command, char **output_out, yk_ended *ended_out)
+{
+    const sigset_t set = signals_of_interest();
+    sigset_t before;
+    yk_ended ended = {.exit_status = 0};
+    pid_t child;
+    int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int output = output_out ? memfd_create("output", MFD_CLOEXEC) : -1;
+    sigprocmask(SIG_BLOCK, &set, &before);
+    const start s = {command, input, output, &before, true};
+    yk_status status = start_child(&s, &child);
+    if (status == YK_OK) {
+        wait_for(child, &ended);
+        if (output_out) status = take_output(output, output_out);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (output >= 0) close(output);
+    close(input);
+    if (status == YK_OK) *ended_out = ended;
+    return status;
+}
+
+yk_status yk_parent_feed(const yk_command *command, const char *input, yk_ended *ended_out)
+{
+    sigset_t mask;
+    pid_t child;
+    int status;
+    int file = memfd_create("input", MFD_CLOEXEC);
+    if (file < 0 || write(file, input, strlen(input)) != (ssize_t)strlen(input) ||
+        lseek(file, 0, SEEK_SET) != 0)
+        return yk_fail(YK_EIO, command->words.items[0], "its input cannot be written: %s",
+                       strerror(errno));
+    sigprocmask(SIG_SETMASK, NULL, &mask);
+    const start s = {command, file, -1, &mask, false};
+    yk_status result = start_child(&s, &child);
+    close(file);
+    YK_TRY(result);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    ended_out->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    ended_out->was_asked = false;
+    return YK_OK;
+}
+
+/* ---- mpirun ------------------------------------------------------------------------------- */
+
+static yk_status outcome(const yk_ended *ended)
+{
+    switch (ended->exit_status) {
+    case 0:
+        return YK_OK;
+    case 2:
+        return YK_EINVAL;
+    case 75:
+        return YK_ESTOPPED;
+    }
+    if (ended->exit_status == 128 + SIGKILL)
+        return yk_fail(YK_EPEER, "launch",
+                       "a rank or mpirun was killed (SIGKILL); if nobody did, memory ran out: look "
+                       "into dmesg, and at the plan (yoke plan)");
+    if (ended->exit_status > 128)
+        return yk_fail(YK_EPEER, "launch", "a rank or mpirun ended by a signal (%s)%s",
+                       strsignal(ended->exit_status - 128),
+                       ended->was_asked ? "; it was asked to stop before it could save" : "");
+    return YK_EPEER;
+}
+
+/* Sleep, unless a signal asks for the end; true when one did. */
+static bool pause_is_cut(int seconds)
+{
+    static const int list[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t set, before;
+    const struct timespec limit = {seconds, 0};
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) sigaddset(&set, list[i]);
+    sigprocmask(SIG_BLOCK, &set, &before);
+    bool cut = sigtimedwait(&set, NULL, &limit) > 0;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return cut;
+}
+
+yk_status yk_parent_run_mpirun(const yk_command *command, int restarts)
+{
+    int pause = 1;
+    for (int i = 1;; i++) {
+        yk_ended ended;
+        YK_TRY(yk_parent_run(command, NULL, &ended));
+        yk_status status = outcome(&ended);
+        if (status != YK_EPEER || ended.was_asked || i > restarts) return status;
+        yk_warn("launch",
+                "the run failed (exit status %d) and is started again in %d s, for the "
+                "%d. time of %d at most",
+                ended.exit_status, pause, i, restarts);
+        if (pause_is_cut(pause)) return status;
+        pause = pause * 2 < PAUSE_MAX_S ? pause * 2 : PAUSE_MAX_S;
+    }
+}

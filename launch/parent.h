@@ -1,0 +1,43 @@
+/* launch/parent.h - staying the parent of what was started.
+ *
+ * Signals.  The child is in a process group of its own, so that what a terminal sends (Ctrl-C) comes to
+ *           this process alone, which passes it on. SIGINT, SIGTERM and SIGHUP ask the run to save and
+ *           end. mpirun, sent one of those, would kill its ranks seconds later; it passes SIGUSR1 on to
+ *           them and waits, so that is what the first of them becomes. From the second on mpirun gets
+ *           SIGTERM. SIGUSR1 and SIGUSR2 are passed on as they are.
+ * Orphans.  When this process dies, the child gets SIGTERM.
+ * Threads.  Call from the main thread: signals are blocked in it and taken one by one.
+ */
+#ifndef YK_LAUNCH_PARENT_H
+#define YK_LAUNCH_PARENT_H
+
+#include "launch/command.h"
+
+/* How a command ended. */
+typedef struct yk_ended {
+    int exit_status; /* 0 .. 255; 128 + n where a signal ended it, as a shell has it */
+    bool was_asked;  /* a signal asked for the end */
+} yk_ended;
+
+/* Run a command with /dev/null as its input and wait for its end.                        [local]
+ *
+ * output_out  NULL: the command prints where this process does. Else what it printed on its standard
+ *             output, ended by 0; owned by the caller (free())
+ *
+ * YK_EINVAL  there is no such program
+ * YK_EIO     the system refused to start it
+ */
+yk_status yk_parent_run(const yk_command *command, char **output_out, yk_ended *ended_out);
+
+/* Run a command with `input` as its input, without any of the above about signals.       [local] */
+yk_status yk_parent_feed(const yk_command *command, const char *input, yk_ended *ended_out);
+
+/* Run mpirun, again and again at most `restarts` times while it fails with another status than 2 and
+ * nobody asked for the end; with pauses of 1, 2, 4, ... 30 seconds.                      [local]
+ *
+ * The outcome is that of the last run: YK_OK for 0, YK_EINVAL for 2, YK_ESTOPPED for 75, YK_EPEER for
+ * the rest. The ranks have said why; only that one was killed is said here.
+ */
+yk_status yk_parent_run_mpirun(const yk_command *command, int restarts);
+
+#endif

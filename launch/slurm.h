@@ -1,0 +1,36 @@
+/* launch/slurm.h - the batch script of a run under Slurm.
+ *
+ * srun starts the ranks, with PMIx to tell MPI who they are. Two minutes before its time is over the job
+ * gets SIGUSR1: the ranks save and end with status 75, and the script puts the job back into the queue.
+ */
+#ifndef YK_LAUNCH_SLURM_H
+#define YK_LAUNCH_SLURM_H
+
+#include <stdio.h>
+
+#include "launch/hosts.h"
+
+typedef struct yk_slurm_job {
+    const char *name;      /* of the job */
+    const yk_hosts *hosts; /* to run on by name; NULL: Slurm chooses */
+    int n_ranks;
+    int n_per_node;     /* ranks a node; 0: as Slurm likes. Ignored where hosts are named */
+    int n_cores;        /* cores a rank; 0: as Slurm likes */
+    bool is_on_gpus;    /* a GPU a rank */
+    char *const *words; /* (n_words) the program and its arguments */
+    int n_words;
+} yk_slurm_job;
+
+/* Write the script.                                                                      [local]
+ *
+ * YK_EINVAL  hosts are named and have different numbers of ranks
+ */
+yk_status yk_slurm_write(const yk_slurm_job *job, FILE *out);
+
+/* Give the script to sbatch, which prints the job's number.                              [local]
+ *
+ * YK_EINVAL  there is no sbatch, or it refuses the job and has said why
+ */
+yk_status yk_slurm_submit(const yk_slurm_job *job);
+
+#endif
