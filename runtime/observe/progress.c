@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,10 +18,18 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* mpirun gives its ranks a terminal of its own making, wherever what they print goes to from there;
+ * `yoke launch` says when it goes to a real one. */
+static bool is_on_terminal(void)
+{
+    if (isatty(STDOUT_FILENO) != 1) return false;
+    return !getenv("OMPI_COMM_WORLD_SIZE") || getenv("YK_TERMINAL");
+}
+
 void yk_progress_init(yk_progress *p, int64_t steps, int64_t every)
 {
     *p = (yk_progress){.steps = steps, .every = every < 1 ? 1 : every};
-    p->live = isatty(STDOUT_FILENO) == 1;
+    p->live = is_on_terminal();
     p->last_s = -1.0;
 }
 
