@@ -123,15 +123,40 @@ static void count_communication(yk_trainer *t, yk_metrics_row *row)
     t->exposed_s = exposed_s;
 }
 
-/* End a run whose gradients are not finite step after step; every rank finds the same. */
-static yk_status guard(const yk_trainer *t, int64_t step, const yk_step_result *result)
+/* The first parameter, in the order of the table, whose gradient is not finite; -1: none.   [collective] */
+static yk_status find_bad_gradient(yk_trainer *t, int *param_out)
 {
+    enum { CHUNK = 1 << 14 };
+    float values[CHUNK];
+    yk_engine *e = t->engine;
+    *param_out = -1;
+    for (int p = 0; p < yk_model_n_params(e->model); p++) {
+        int64_t count = yk_param_count(&yk_model_params(e->model)[p]);
+        for (int64_t i = 0; i < count; i += CHUNK) {
+            int64_t n = yk_min(count - i, CHUNK);
+            YK_TRY(yk_store_read(e->store, YK_STORE_GRAD, p, i, n, values, e->compute));
+            for (int64_t j = 0; j < n; j++) {
+                if (isfinite(values[j])) continue;
+                *param_out = p;
+                return YK_OK;
+            }
+        }
+    }
+    return YK_OK;
+}
+
+/* End a run whose gradients are not finite step after step; every rank finds the same. */
+static yk_status guard(yk_trainer *t, int64_t step, const yk_step_result *result)
+{
+    int bad;
     if (result->skips_in_a_row < t->config->guard.max_skips || !result->skipped) return YK_OK;
+    YK_TRY(find_bad_gradient(t, &bad));
     if (!yk_trainer_speaks(t)) return YK_EDIVERGED;
     return yk_fail(YK_EDIVERGED, "training",
                    "gradients were not finite in %" PRId64 " steps in a row, up to step %" PRId64
-                   "; lower optim.lr, or raise precision with precision.compute",
-                   result->skips_in_a_row, step);
+                   ", first in %s; lower optim.lr, or raise precision with precision.compute",
+                   result->skips_in_a_row, step,
+                   bad < 0 ? "no parameter" : yk_model_params(t->engine->model)[bad].name);
 }
 
 /* Wait for a step's outcome, count it, show it and give it a row. */
