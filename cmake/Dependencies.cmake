@@ -54,35 +54,8 @@ else()
     list(APPEND missing libopenmpi-dev)
 endif()
 
-# A product is cut into tiles over OpenMP threads, each tile one single-threaded BLAS call. Only the
-# OpenMP build of OpenBLAS knows that it is called from such a thread. Several builds can be installed
-# side by side, and which one plain -lopenblas means is then the administrator's choice; so the folder
-# of the OpenMP build is tried before the default one, and linked by path.
-file(GLOB openmp_builds /usr/lib/*/openblas-openmp/pkgconfig)
-list(JOIN openmp_builds ":" openmp_builds)
-set(saved_path "$ENV{PKG_CONFIG_PATH}")
-set(ENV{PKG_CONFIG_PATH} "${saved_path}:${openmp_builds}")
-yk_dependency(openblas libopenblas-openmp-dev openblas)
-set(ENV{PKG_CONFIG_PATH} "${saved_path}")
-
 if(missing)
     list(JOIN missing " " missing)
     message(FATAL_ERROR
         "yoke: libraries are missing; run tools/setup, or: sudo apt-get install -y ${missing}")
-endif()
-
-include(CheckCSourceRuns)
-set(CMAKE_REQUIRED_LIBRARIES PkgConfig::YK_openblas)
-set(CMAKE_REQUIRED_QUIET ON)
-check_c_source_runs("
-    #include <cblas.h>
-    int main(void) { return openblas_get_parallel() == OPENBLAS_OPENMP ? 0 : 1; }"
-    YK_OPENBLAS_IS_OPENMP)
-unset(CMAKE_REQUIRED_LIBRARIES)
-unset(CMAKE_REQUIRED_QUIET)
-list(GET YK_openblas_LINK_LIBRARIES 0 YK_OPENBLAS_LIBRARY)
-if(NOT YK_OPENBLAS_IS_OPENMP)
-    unset(YK_OPENBLAS_IS_OPENMP CACHE)
-    message(FATAL_ERROR "yoke: OpenBLAS: ${YK_OPENBLAS_LIBRARY} is not the OpenMP build; "
-        "run tools/setup, or: sudo apt-get install -y libopenblas-openmp-dev")
 endif()

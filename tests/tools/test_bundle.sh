@@ -41,12 +41,12 @@ expect_status 1
 expect_text err "not found: libgone.so"
 
 if [ -x "$YK_BUILD/yoke" ] && [ -z "${YK_SANITIZE-}" ]; then
-    case_is "this build's program runs out of its bundle, with OpenBLAS's OpenMP build"
+    case_is "this build's program runs out of its bundle"
     bundle "$YK_BUILD"
     expect_status 0
     run env LD_DEBUG=libs "$scratch/bundle/yoke" --version
     expect_status 0
-    expect_text err "calling init: $scratch/bundle/lib/libopenblas.so.0"
+    expect_text err "calling init: $scratch/bundle/lib/libhwloc.so"
 fi
 
 passed

@@ -105,7 +105,7 @@ static const known_spec known_specs[] = {
       .memory_rate = 4300 * GIGA,
       .host_link_rate = 49 * GIGA,
       .launch_s = 3e-6}},
-    /* Two cores of a server with AVX-512 and OpenBLAS, as rented: a place to plan the demo for. */
+    /* Two cores of a server with AVX-512, as rented: a place to plan the demo for. */
     {"cpu",
      {.name = "two CPU cores",
       .kind = YK_DEVICE_CPU,
