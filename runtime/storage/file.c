@@ -175,7 +175,7 @@ static yk_status read_to_end(yk_file *file, int64_t room, char **data, int64_t *
 yk_status yk_file_read_all(const char *path, char **data_out, int64_t *bytes_out)
 {
     yk_file *file;
-    int64_t bytes;
+    int64_t bytes = 0;
     char *data = NULL;
     YK_TRY(yk_file_open(path, YK_FILE_READ, &file));
     yk_status status = yk_file_size(file, &bytes);
