@@ -40,70 +40,45 @@ int64_t yk_cpu_attention_forward_bytes(const yk_attention_forward_args *a)
     return 4 * p.n_slots * slot_floats(&p);
 }
 
-/* Scores j .. j+15 of a row, -infinity where it does not see the key. */
-VEC_INLINE vecf seen(const float *scores, int64_t j, const attention_keys *k)
-{
-    veci mask = vec_between(k->from - j, k->to - j);
-    return vec_keep(mask, vec_load_f32(scores + j)) + vec_keep(~mask, vec_set(-INFINITY));
-}
-
-/* The greatest score of a row in this block or one before. Only the first and the last vector can
- * hold keys that the row does not see. */
-static float greatest(const tile *t, int64_t row, const attention_keys *k)
-{
-    const float *s = t->scores + row * SCORE_ROW;
-    vecf most = vec_max(seen(s, k->first, k), vec_set(t->most[row]));
-    for (int64_t j = k->first + VEC_LANES; j < k->last; j += VEC_LANES)
-        most = vec_max(vec_load_f32(s + j), most);
-    return vec_greatest(vec_max(seen(s, k->last, k), most));
-}
-
-/* Exponentials in place of a row's scores, zeros up to the strip's ends; returns their sum. */
-static float exponentiate(const tile *t, int64_t row, const attention_strip *strip,
-                          const attention_keys *k, float most)
+/* Scores low .. high-1 of a row become exponentials; `from`.. are those it sees, up to `to`. */
+static void exponentiate(tile *t, int64_t row, int64_t dp, int64_t low, int64_t high, int64_t from,
+                         int64_t to)
 {
     float *s = t->scores + row * SCORE_ROW;
-    int64_t end = yk_round_up(strip->high, VEC_LANES), j = strip->low;
-    for (; j < k->first; j += VEC_LANES) vec_store_f32(s + j, (vecf){0});
-    vecf last = vec_exp2(seen(s, k->last, k) - most), e = vec_exp2(seen(s, j, k) - most), sum = e;
-    vec_store_f32(s + j, e);
-    for (j += VEC_LANES; j < k->last; j += VEC_LANES) {
-        e = vec_exp2(vec_load_f32(s + j) - most);
+    int64_t end = low + yk_round_up(high - low, VEC_LANES);
+    if (from >= to) {
+        memset(s + low, 0, (size_t)(end - low) * sizeof *s);
+        return;
+    }
+    for (int64_t j = low; j < from; j++) s[j] = -INFINITY;
+    for (int64_t j = to; j < end; j++) s[j] = -INFINITY;
+    vecf greatest = vec_set(t->most[row]), sum = {0};
+    for (int64_t j = low; j < end; j += VEC_LANES)
+        greatest = vec_max(vec_load_f32(s + j), greatest);
+    float most = vec_greatest(greatest);
+    for (int64_t j = low; j < end; j += VEC_LANES) {
+        vecf e = vec_exp2(vec_load_f32(s + j) - most);
         vec_store_f32(s + j, e);
         sum += e;
     }
-    if (j == k->last) sum += last;
-    vec_store_f32(s + k->last, last);
-    for (j = k->last + VEC_LANES; j < end; j += VEC_LANES) vec_store_f32(s + j, (vecf){0});
-    return vec_sum(sum);
-}
-
-/* Make what was summed before relative to a greater score. */
-static void shrink(tile *t, int64_t row, int64_t dp, float most)
-{
     if (t->sum[row] > 0 && most > t->most[row]) {
-        float factor = vec_exp2(vec_set(t->most[row] - most))[0], *y = t->y + row * dp;
-        t->sum[row] *= factor;
-        for (int64_t j = 0; j < dp; j++) y[j] *= factor;
+        vecf shrink = vec_exp2(vec_set(t->most[row] - most));
+        t->sum[row] *= shrink[0];
+        float *y = t->y + row * dp;
+        for (int64_t j = 0; j < dp; j++) y[j] *= shrink[0];
     }
     t->most[row] = most;
+    t->sum[row] += vec_sum(sum);
 }
 
 static void run_strip(const attention_shape *p, tile *t, int64_t b, int64_t q0, int64_t block,
                       const attention_strip *s, const float *keys, const float *values)
 {
-    attention_keys k[GEMM_ROWS];
     attention_multiply_keys(p, s, t->q, keys, block, t->scores);
-    for (int64_t i = 0; i < s->rows; i++) {
-        k[i] = attention_keys_make(p, b, q0 + s->row + i, block);
-        if (k[i].from < k[i].to) shrink(t, s->row + i, p->padded_size, greatest(t, s->row + i, &k[i]));
-    }
-    for (int64_t i = 0; i < s->rows; i++) {
-        int64_t row = s->row + i;
-        if (k[i].from < k[i].to)
-            t->sum[row] += exponentiate(t, row, s, &k[i], t->most[row]);
-        else
-            memset(t->scores + row * SCORE_ROW, 0, SCORE_ROW * sizeof(float));
+    for (int64_t i = s->row; i < s->row + s->rows; i++) {
+        int64_t from = yk_max(attention_first_key(p, b, q0 + i) - block, 0);
+        int64_t to = yk_min(q0 + i + 1 - block, KEY_BLOCK);
+        exponentiate(t, i, p->padded_size, s->low, s->high, from, to);
     }
     attention_add_rows(p, s, t->scores, values, block, t->y);
 }
