@@ -30,7 +30,7 @@ static yk_status evaluate(yk_inference *s, const yk_dataset *data, double *loss_
     yk_status status = yk_feed_init(&feed, s->engine, loader);
     if (status == YK_OK) {
         int64_t batches = yk_div_up(yk_dataset_n_windows(data, YK_SPLIT_VAL), EVAL_BATCH);
-        status = yk_evaluate(s->engine, &feed, batches, loss_out, n_tokens_out);
+        status = yk_evaluate(s->engine, &feed, batches, NULL, loss_out, n_tokens_out);
         yk_feed_fini(&feed);
     }
     yk_loader_destroy(loader);

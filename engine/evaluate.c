@@ -15,12 +15,13 @@ static yk_status evaluate_batch(yk_engine *e, const yk_batch *batch)
     return YK_OK;
 }
 
-yk_status yk_evaluate(yk_engine *e, yk_feed *feed, int64_t n_batches, double *loss_out,
-                      int64_t *n_tokens_out)
+yk_status yk_evaluate(yk_engine *e, yk_feed *feed, int64_t n_batches,
+                      const yk_evaluate_watch *watch, double *loss_out, int64_t *n_tokens_out)
 {
     YK_TRY(yk_step_begin(e->compute, &(yk_step_begin_args){.values = e->values}));
     for (int64_t i = 0; i < n_batches; i++) {
         yk_batch batch;
+        if (watch) YK_TRY(watch->ask(watch->context));
         YK_TRY(yk_feed_next(feed, &batch));
         YK_TRY(evaluate_batch(e, &batch));
     }

@@ -137,7 +137,7 @@ static yk_status choose(generation *g, const yk_sample_options *sample, int64_t 
     return yk_sample_token(g->scores, s->vocab, sample, (uint64_t)index, token_out);
 }
 
-static yk_status check_prompt(const yk_engine *e, const yk_generate_options *o)
+yk_status yk_generate_check(const yk_engine *e, const yk_generate_options *o)
 {
     int64_t vocab = yk_model_get_shape(e->model)->vocab;
     if (o->n_prompt < 1)
@@ -169,7 +169,7 @@ static yk_status generate(generation *g, const yk_generate_options *o, yk_token_
 yk_status yk_generate(yk_engine *e, const yk_generate_options *options, yk_token_sink sink,
                       void *context)
 {
-    YK_TRY(check_prompt(e, options));
+    YK_TRY(yk_generate_check(e, options));
     generation g;
     int mark = yk_arena_mark(e->activation);
     yk_status status = init(&g, e);

@@ -21,9 +21,15 @@ typedef struct yk_generate_options {
 /* Takes each new token as it comes; another status than YK_OK ends the generation with it. */
 typedef yk_status (*yk_token_sink)(void *context, int32_t token);
 
+/* Is the prompt one that yk_generate() takes?                                            [local]
+ *
+ * YK_EINVAL  it is empty or holds an id outside the vocabulary
+ */
+yk_status yk_generate_check(const yk_engine *engine, const yk_generate_options *options);
+
 /* Generate up to options->max_tokens tokens. Blocks.                                     [local]
  *
- * YK_EINVAL  the prompt is empty or holds an id outside the vocabulary
+ * YK_EINVAL  as of yk_generate_check()
  */
 yk_status yk_generate(yk_engine *engine, const yk_generate_options *options, yk_token_sink sink,
                       void *context);

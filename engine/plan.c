@@ -60,7 +60,7 @@ static yk_status rehearse(yk_plan *plan, yk_engine *e)
     plan->bytes_sent = yk_ranks_counts(&e->ranks).bytes_sent;
 
     double loss;
-    if (status == YK_OK) status = yk_evaluate(e, &feed, 1, &loss, NULL);
+    if (status == YK_OK) status = yk_evaluate(e, &feed, 1, NULL, &loss, NULL);
     if (status == YK_OK && e->config->sample.every > 0) status = yk_generate_rehearse(e);
     yk_feed_fini(&feed);
     return status;
@@ -188,7 +188,7 @@ static yk_status rehearse_inference(yk_engine *e)
     yk_feed feed;
     double loss;
     YK_TRY(yk_feed_init(&feed, e, NULL));
-    yk_status status = yk_evaluate(e, &feed, 1, &loss, NULL);
+    yk_status status = yk_evaluate(e, &feed, 1, NULL, &loss, NULL);
     if (status == YK_OK) status = yk_generate_rehearse(e);
     yk_feed_fini(&feed);
     return status;

@@ -14,6 +14,7 @@
 #include "engine/run_folder.h"
 #include "engine/trainer_parts.h"
 #include "engine/weights.h"
+#include "engine/write_text.h"
 
 static yk_topology topology_of(const yk_trainer *t, const yk_device_spec *spec)
 {
@@ -112,6 +113,7 @@ static yk_status prepare(yk_trainer *t)
     YK_TRY(create_engine(t));
     YK_TRY(load_weights(t));
     YK_TRY(create_loader(t));
+    YK_TRY(yk_write_sample_check(t->engine, t->config));
     if (yk_trainer_speaks(t)) YK_TRY(yk_run_folder_create(t->config, &t->metrics));
     t->schedule = yk_schedule_from_config(t->config);
     t->last_saved = -1;

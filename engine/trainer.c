@@ -28,6 +28,23 @@ static double now_s(void)
 
 /* ---- training ----------------------------------------------------------------------------- */
 
+/* Has a signal come to any rank? All ask at the same time, and stop at the same. */
+static yk_status ask_to_stop(yk_trainer *t)
+{
+    int64_t asked = yk_signals_stop_was_asked(), any = asked;
+    if (t->n_ranks > 1) YK_TRY(yk_world_max(t->world, asked, &any));
+    t->stopping = t->stopping || any != 0;
+    return YK_OK;
+}
+
+/* An evaluation may take longer than whoever sent the signal waits. */
+static yk_status watch_evaluation(void *context)
+{
+    yk_trainer *t = context;
+    YK_TRY(ask_to_stop(t));
+    return t->stopping ? YK_ESTOPPED : YK_OK;
+}
+
 /* The loss on all validation windows, or on as many as eval.batches says. */
 static yk_status evaluate(yk_trainer *t, double *loss_out)
 {
@@ -48,7 +65,8 @@ static yk_status evaluate(yk_trainer *t, double *loss_out)
     YK_TRY(yk_loader_create(&o, t->engine->staging[YK_SPLIT_VAL], &loader));
     yk_status status = yk_feed_init(&feed, t->engine, loader);
     if (status == YK_OK) {
-        status = yk_evaluate(t->engine, &feed, batches, loss_out, NULL);
+        yk_evaluate_watch watch = {watch_evaluation, t};
+        status = yk_evaluate(t->engine, &feed, batches, &watch, loss_out, NULL);
         yk_feed_fini(&feed);
     }
     yk_loader_destroy(loader);
@@ -58,6 +76,21 @@ static yk_status evaluate(yk_trainer *t, double *loss_out)
 static bool has_validation(const yk_trainer *t)
 {
     return yk_dataset_n_windows(t->data, YK_SPLIT_VAL) > 0;
+}
+
+/* Evaluate, for the step's row. A signal leaves the row without; train() ends the run. */
+static yk_status validate(yk_trainer *t, int64_t step, yk_metrics_row *row)
+{
+    yk_status status = evaluate(t, &row->val_loss);
+    if (status == YK_ESTOPPED) return YK_OK;
+    YK_TRY(status);
+    row->has_val_loss = true;
+    t->summary.has_val_loss = true;
+    t->summary.val_loss = row->val_loss;
+    yk_progress_break(&t->progress);
+    if (yk_trainer_speaks(t))
+        printf("step %" PRId64 "  validation loss %.4f\n", step + 1, row->val_loss);
+    return YK_OK;
 }
 
 /* Is this the step after which something that happens every `every` steps happens? */
@@ -73,25 +106,18 @@ static yk_status save(yk_trainer *t, int64_t step)
     return YK_OK;
 }
 
-/* Evaluate, sample and save, where the step calls for it. Not part of the step's time. */
+/* Save, evaluate and sample, where the step calls for it; what must not be lost comes first. Not part
+ * of the step's time. */
 static yk_status between_steps(yk_trainer *t, int64_t step, yk_metrics_row *row)
 {
     const yk_config *c = t->config;
     bool last = step + 1 == c->train.steps;
-    if (has_validation(t) && (last || is_due(step, c->eval.every))) {
-        YK_TRY(evaluate(t, &row->val_loss));
-        row->has_val_loss = true;
-        t->summary.has_val_loss = true;
-        t->summary.val_loss = row->val_loss;
-        yk_progress_break(&t->progress);
-        if (yk_trainer_speaks(t))
-            printf("step %" PRId64 "  validation loss %.4f\n", step + 1, row->val_loss);
-    }
-    if (is_due(step, c->sample.every)) {
+    if (last || is_due(step, c->checkpoint.every)) YK_TRY(save(t, step));
+    if (has_validation(t) && (last || is_due(step, c->eval.every))) YK_TRY(validate(t, step, row));
+    if (is_due(step, c->sample.every) && !t->stopping) {
         yk_progress_break(&t->progress);
         YK_TRY(yk_write_sample(t->engine, c, yk_trainer_speaks(t) ? stdout : NULL));
     }
-    if (last || is_due(step, c->checkpoint.every)) YK_TRY(save(t, step));
     return YK_OK;
 }
 
@@ -160,7 +186,8 @@ static yk_status guard(yk_trainer *t, int64_t step, const yk_step_result *result
 }
 
 /* Wait for a step's outcome, count it, show it and give it a row. */
-static yk_status read_step(yk_trainer *t, int64_t step, yk_metrics_row *row_out)
+static yk_status read_step(yk_trainer *t, int64_t step, yk_step_result *result_out,
+                           yk_metrics_row *row_out)
 {
     yk_step_result result;
     YK_TRY(yk_step_wait(t->engine, step, &result));
@@ -186,11 +213,12 @@ static yk_status read_step(yk_trainer *t, int64_t step, yk_metrics_row *row_out)
     };
     t->wait_s = t->feed.wait_s;
     count_communication(t, row_out);
-    if (!yk_trainer_speaks(t)) return guard(t, step, &result);
+    *result_out = result;
+    if (!yk_trainer_speaks(t)) return YK_OK;
     show_progress(t, row_out);
     if (result.n_tokens == 0)
         yk_warn("data", "every target of step %" PRId64 " is masked; it trains nothing", step);
-    return guard(t, step, &result);
+    return YK_OK;
 }
 
 /* Does something happen after this step that needs its outcome? */
@@ -205,14 +233,17 @@ static bool is_stop(const yk_trainer *t, int64_t step)
 static yk_status catch_up(yk_trainer *t, int64_t last)
 {
     while (t->n_read <= last) {
+        yk_step_result result;
         yk_metrics_row row;
         int64_t step = t->n_read;
-        YK_TRY(read_step(t, step, &row));
-        if (is_stop(t, step)) {
+        YK_TRY(read_step(t, step, &result, &row));
+        yk_status verdict = guard(t, step, &result);
+        if (verdict == YK_OK && is_stop(t, step)) {
             YK_TRY(between_steps(t, step, &row));
             t->begin_s = now_s();
         }
         if (yk_trainer_speaks(t)) YK_TRY(yk_metrics_write(t->metrics, &row));
+        YK_TRY(verdict);
     }
     return YK_OK;
 }
@@ -227,15 +258,6 @@ static yk_status stop_early(yk_trainer *t, int64_t step)
     return YK_ESTOPPED;
 }
 
-/* Has a signal come to any rank? All ask at the same step, and stop at the same. */
-static yk_status ask_to_stop(const yk_trainer *t, bool *stop_out)
-{
-    int64_t asked = yk_signals_stop_was_asked(), any = asked;
-    if (t->n_ranks > 1) YK_TRY(yk_world_max(t->world, asked, &any));
-    *stop_out = any != 0;
-    return YK_OK;
-}
-
 static yk_status train(yk_trainer *t)
 {
     /* A GPU works on a step while the host enqueues the next; on the CPU a step is done on return. */
@@ -244,10 +266,9 @@ static yk_status train(yk_trainer *t)
     for (int64_t step = 0; step < t->config->train.steps; step++) {
         float lr = (float)yk_schedule_rate(&t->schedule, step);
         YK_TRY(yk_step_run(t->engine, &t->feed, step, lr));
-        bool last = step + 1 == t->config->train.steps, stop = false;
-        if (!last) YK_TRY(ask_to_stop(t, &stop));
-        YK_TRY(catch_up(t, is_stop(t, step) || stop ? step : step - ahead));
-        if (stop) return stop_early(t, step);
+        if (step + 1 < t->config->train.steps) YK_TRY(ask_to_stop(t));
+        YK_TRY(catch_up(t, is_stop(t, step) || t->stopping ? step : step - ahead));
+        if (t->stopping) return stop_early(t, step);
     }
     return YK_OK;
 }

@@ -36,6 +36,7 @@ typedef struct yk_trainer {
     int64_t tokens;
     double recent[YK_LOSS_WINDOW]; /* a ring of the last losses */
     int64_t last_saved;            /* step of the last saving, or -1 */
+    bool stopping;                 /* a signal has come to some rank */
     yk_train_summary summary;
 } yk_trainer;
 

@@ -6,13 +6,13 @@
 /* Where new tokens go. */
 typedef struct printer {
     yk_decoder decoder;
-    FILE *out;
+    FILE *out; /* NULL: nowhere */
 } printer;
 
-static yk_status print_text(printer *p, yk_text *text)
+static yk_status print(printer *p, const char *text, int64_t n)
 {
-    if (text->n > 0) fwrite(text->data, 1, (size_t)text->n, p->out);
-    yk_text_fini(text);
+    if (!p->out) return YK_OK;
+    if (n > 0) fwrite(text, 1, (size_t)n, p->out);
     return fflush(p->out) == 0 ? YK_OK : yk_fail(YK_EIO, "output", "it cannot be written");
 }
 
@@ -21,7 +21,7 @@ static yk_status print_token(void *context, int32_t token)
     printer *p = context;
     yk_text text = {0};
     yk_status status = yk_decoder_push(&p->decoder, token, &text);
-    if (status == YK_OK) return print_text(p, &text);
+    if (status == YK_OK) status = print(p, text.data, text.n);
     yk_text_fini(&text);
     return status;
 }
@@ -30,8 +30,9 @@ static yk_status print_end(printer *p)
 {
     yk_text text = {0};
     yk_status status = yk_decoder_finish(&p->decoder, &text);
-    if (status == YK_OK) status = print_text(p, &text);
-    fputc('\n', p->out);
+    if (status == YK_OK) status = print(p, text.data, text.n);
+    if (status == YK_OK) status = print(p, "\n", 1);
+    yk_text_fini(&text);
     return status;
 }
 
@@ -50,8 +51,6 @@ static yk_status write_text(yk_engine *engine, yk_tokenizer *tokenizer,
 {
     printer p = {.out = out};
     YK_TRY(encode_prompt(tokenizer, options->prompt, tokens));
-    yk_decoder_init(&p.decoder, tokenizer, false);
-    fputs(options->prompt, out);
     yk_generate_options g = {
         .prompt = tokens->ids,
         .n_prompt = tokens->n,
@@ -59,6 +58,9 @@ static yk_status write_text(yk_engine *engine, yk_tokenizer *tokenizer,
         .stop_token = yk_tokenizer_find(tokenizer, "<|endoftext|>"),
         .sample = options->sample,
     };
+    YK_TRY(yk_generate_check(engine, &g));
+    yk_decoder_init(&p.decoder, tokenizer, false);
+    YK_TRY(print(&p, options->prompt, (int64_t)strlen(options->prompt)));
     YK_TRY(yk_generate(engine, &g, print_token, &p));
     return print_end(&p);
 }
@@ -69,6 +71,26 @@ yk_status yk_write_text(yk_engine *engine, yk_tokenizer *tokenizer, const yk_wri
     yk_tokens tokens = {0};
     yk_status status = write_text(engine, tokenizer, options, &tokens, out);
     yk_tokens_fini(&tokens);
+    return status;
+}
+
+static yk_status check_prompt(const yk_engine *engine, yk_tokenizer *tokenizer, const char *prompt)
+{
+    yk_tokens tokens = {0};
+    yk_status status = encode_prompt(tokenizer, prompt, &tokens);
+    yk_generate_options g = {.prompt = tokens.ids, .n_prompt = tokens.n};
+    if (status == YK_OK) status = yk_generate_check(engine, &g);
+    yk_tokens_fini(&tokens);
+    return status;
+}
+
+yk_status yk_write_sample_check(const yk_engine *engine, const yk_config *config)
+{
+    yk_tokenizer *tokenizer;
+    if (config->sample.every == 0) return YK_OK;
+    YK_TRY(yk_tokenizer_open(config->data.tokenizer, &tokenizer));
+    yk_status status = check_prompt(engine, tokenizer, config->sample.prompt);
+    yk_tokenizer_close(tokenizer);
     return status;
 }
 

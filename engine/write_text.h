@@ -15,10 +15,18 @@ typedef struct yk_write_options {
 
 /* Print the prompt and what the model makes of it, piece by piece, and end the line.    [local]
  *
+ * out  NULL: nothing is printed
+ *
  * YK_EINVAL  the prompt has tokens outside the model's vocabulary
  */
 yk_status yk_write_text(yk_engine *engine, yk_tokenizer *tokenizer, const yk_write_options *options,
                         FILE *out);
+
+/* Can the model begin with config->sample.prompt, if samples are asked for?              [local]
+ *
+ * YK_EINVAL  the prompt has tokens outside the model's vocabulary
+ */
+yk_status yk_write_sample_check(const yk_engine *engine, const yk_config *config);
 
 /* The sample that config->sample asks for. Every rank makes it; those with `out` NULL say nothing. */
 yk_status yk_write_sample(yk_engine *engine, const yk_config *config, FILE *out);

@@ -20,7 +20,7 @@ static void assert_plan_holds(int64_t red_zone, const char *const *sets)
     double loss;
     yk_rig_open(&rig, red_zone, sets);
     yk_rig_train(&rig, 0, 2, NULL);
-    assert_int_equal(yk_evaluate(rig.engine, &rig.feed, 1, &loss, NULL), YK_OK);
+    assert_int_equal(yk_evaluate(rig.engine, &rig.feed, 1, NULL, &loss, NULL), YK_OK);
     yk_arena_sizes high = yk_engine_high_water(rig.engine);
     if (high.workspace > 0) high.workspace += red_zone;
     assert_int_equal(high.persistent, rig.plan.sizes.persistent);

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# tests/cli/test_generate.sh - `yoke generate`: what it prints, that it can be had again, what it draws
+# from, and what it refuses.
+. "$(dirname "$0")/../expect.sh" || exit 1
+yoke=$YK_BUILD/yoke
+cd "$scratch" || exit 1
+
+# refused TEXT ARGUMENT...: exit status 2 and one line that says TEXT.
+refused() {
+    local text=$1
+    shift
+    run "$yoke" generate "$@"
+    expect_status 2
+    expect_text err "$text"
+    [ "$(wc -l <"$scratch/.err")" -eq 1 ] || fail "not one line"
+    [ -z "$out" ] || fail "words on stdout"
+}
+
+# text FILE ARGUMENT...: what `yoke generate runs/tiny` prints, bytes and all.
+text() {
+    local file=$1
+    shift
+    "$yoke" generate runs/tiny "$@" >"$file" 2>"$scratch/.err" || fail "exit status $?"
+    [ ! -s "$scratch/.err" ] || fail "words on stderr"
+}
+
+# Letters are the bytes up to 122, so that a vocabulary of 123 holds them; it has 128 rows.
+for ((i = 0; i < 800; i++)); do echo "the yoke of line $i is easy"; done >text.txt
+cat >tiny.yaml <<'END'
+model: {preset: tiny-llama, vocab: 123}
+data: {train: text.txt, val_fraction: 0}
+train: {batch: 8, seq_len: 32, steps: 60}
+optim: {lr: 3e-3}
+cpu: {threads: 1}
+device: cpu
+END
+run "$yoke" train tiny.yaml
+expect_status 0
+
+case_is "the prompt and as many tokens as were asked for, of a run and of its model"
+text a --prompt "the yoke" --max-tokens 20
+[ "$(wc -c <a)" -eq 29 ] || fail "not the prompt, 20 bytes and a newline"
+[ "$(head -c 8 a)" = "the yoke" ] || fail "the prompt is not first"
+"$yoke" generate runs/tiny/model --prompt "the yoke" --max-tokens 20 | cmp - a || fail "another text"
+text none --prompt "the yoke" --max-tokens 0
+[ "$(cat none)" = "the yoke" ] || fail "something after the prompt"
+text unasked --max-tokens 5
+[ "$(wc -c <unasked)" -eq 6 ] || fail "not 5 bytes and a newline"
+
+case_is "temperature 0 takes the most probable token, whatever the seed"
+text greedy --prompt "the yoke of" --max-tokens 60 --temperature 0
+text again --prompt "the yoke of" --max-tokens 60 --temperature 0 --seed 5
+cmp greedy again || fail "two texts"
+text first --prompt "the yoke of" --max-tokens 60 --top-k 1
+cmp greedy first || fail "top-k 1 is another text"
+text first --prompt "the yoke of" --max-tokens 60 --top-p 0
+cmp greedy first || fail "top-p 0 is another text"
+
+case_is "a seed writes one text, another seed another"
+text one --max-tokens 60 --seed 1
+text again --max-tokens 60 --seed 1
+text two --max-tokens 60 --seed 2
+cmp one again || fail "two texts of one seed"
+! cmp -s one two || fail "one text of two seeds"
+text all --max-tokens 60 --seed 1 --top-p 1 --top-k 0
+cmp one all || fail "top-p 1 leaves tokens out"
+
+case_is "beyond the context it goes on"
+text long --prompt "the yoke" --max-tokens 300
+[ "$(wc -c <long)" -eq 309 ] || fail "not 300 bytes"
+
+case_is "rows beyond the vocabulary are never drawn"
+text flat --prompt a --max-tokens 3000 --temperature 100
+od -An -v -tu1 -w1 flat | awk '$1 > 122 {n++} END {exit n > 0}' || fail "a byte over 122"
+[ "$(od -An -v -tu1 -w1 flat | sort -u | wc -l)" -gt 100 ] || fail "hardly any byte was drawn"
+
+case_is "wrong input"
+refused "DIR is missing"
+refused "absent: there is no such directory" absent
+mkdir empty
+refused "empty: it holds neither config.json nor model/config.json" empty
+refused "temperature" runs/tiny --temperature -1
+refused "temperature" runs/tiny --temperature hot
+refused "top-p" runs/tiny --top-p 1.5
+refused "max-tokens" runs/tiny --max-tokens -3
+refused "outside the vocabulary of 123" runs/tiny --prompt "~"
+refused "absent.json: cannot open" runs/tiny --tokenizer absent.json
+cp -r runs/tiny/model damaged && truncate -s -4 damaged/model.safetensors
+refused "lie outside of the file's" damaged
+
+case_is "a full standard output"
+if [ -w /dev/full ]; then
+    "$yoke" generate runs/tiny --max-tokens 5 >/dev/full 2>"$scratch/.err"
+    status=$?
+    err=$(cat "$scratch/.err")
+    expect_status 1
+    [ "$(wc -l <"$scratch/.err")" -eq 1 ] || fail "not one line"
+fi
+
+passed

@@ -1,0 +1,225 @@
+#!/usr/bin/env bash
+# tests/cli/test_train.sh - `yoke train` from a configuration to a run's folder: what it prints and
+# writes, that a run can be had again, every data format, every precision, signals, a full disk.
+#
+# ctest: TIMEOUT 180
+. "$(dirname "$0")/../expect.sh" || exit 1
+yoke=$YK_BUILD/yoke
+cd "$scratch" || exit 1
+
+for ((i = 0; i < 800; i++)); do echo "the yoke of line $i is easy"; done >text.txt
+for ((i = 0; i < 90; i++)); do echo "and the burden of line $i is light"; done >val.txt
+cat >tiny.yaml <<'END'
+model: {preset: tiny-gpt2}
+data: {train: text.txt, val: val.txt}
+train: {batch: 4, seq_len: 32, steps: 4}
+schedule: {warmup: 1}
+cpu: {threads: 1}
+device: cpu
+END
+
+# train RUN [KEY=VALUE]...: a run in the folder RUN, which must succeed without a word on stderr.
+train() {
+    local dir=$1 sets=() assignment
+    shift
+    for assignment; do sets+=(--set "$assignment"); done
+    run "$yoke" train tiny.yaml --set run.dir="$dir" "${sets[@]}"
+    expect_status 0
+    [ -z "$err" ] || fail "words on stderr"
+}
+
+# field RUN NAME: the values of a field of metrics.jsonl, a line each.
+field() {
+    sed -n 's/.*"'"$2"'": \([^,}]*\).*/\1/p' "$1/metrics.jsonl"
+}
+
+# expect_same RUN RUN: two runs computed the same bits.
+expect_same() {
+    cmp "$1/model/model.safetensors" "$2/model/model.safetensors" || fail "$1 and $2 have other weights"
+    [ "$(field "$1" loss)" = "$(field "$2" loss)" ] || fail "$1 and $2 have other losses"
+}
+
+expect_other() {
+    ! cmp -s "$1/model/model.safetensors" "$2/model/model.safetensors" || fail "$1 and $2 are the same"
+}
+
+case_is "a run goes to runs/ and says where, what it trains on and what came out"
+run "$yoke" train tiny.yaml
+expect_status 0
+[ -z "$err" ] || fail "words on stderr"
+[ "$(cd runs/tiny && echo *)" = "config.yaml metrics.jsonl model" ] || fail "other files"
+[ "$(cd runs/tiny/model && echo *)" = "config.json model.safetensors" ] || fail "other files in model/"
+expect_text out "124672 parameters"
+expect_text out "$(wc -c <text.txt) tokens to train on, $(wc -c <val.txt) to validate on"
+expect_text out "step 4/4  loss "
+expect_text out "trained   4 steps, 512 tokens"
+expect_text out "on the validation data"
+expect_text out "folder    runs/tiny"
+[ "$(wc -l <runs/tiny/metrics.jsonl)" -eq 4 ] || fail "not a line a step"
+
+case_is "config.yaml makes the run again, to the last bit"
+run "$yoke" train runs/tiny/config.yaml --set run.dir=again
+expect_status 0
+expect_same runs/tiny again
+diff <(grep -v dir: runs/tiny/config.yaml) <(grep -v dir: again/config.yaml) || fail "another configuration"
+run "$yoke" train runs/tiny/config.yaml
+expect_status 2
+expect_text err "a run is there already"
+
+case_is "threads change nothing, the seed does"
+train threads cpu.threads=2
+expect_same runs/tiny threads
+train seed train.seed=7
+expect_other runs/tiny seed
+
+case_is "model.init goes on from the weights of a run"
+cat >init.yaml <<'END'
+model: {init: runs/tiny}
+data: {train: text.txt, val: val.txt}
+train: {batch: 4, seq_len: 32, steps: 1}
+cpu: {threads: 1}
+device: cpu
+END
+run "$yoke" train init.yaml --set run.dir=kept --set optim.lr=0 --set model.init=runs/tiny/model
+expect_status 0
+cmp runs/tiny/model/model.safetensors kept/model/model.safetensors || fail "other weights"
+cmp runs/tiny/model/config.json kept/model/config.json || fail "another config.json"
+[ "$(field kept val_loss)" = "$(field runs/tiny val_loss)" ] || fail "another validation loss"
+
+case_is "the same tokens in any format train the same model"
+for file in text val; do
+    perl -0777 -ne 'print pack "v*", unpack "C*"' $file.txt >$file.u16
+    perl -0777 -ne 'print pack "V*", unpack "C*"' $file.txt >$file.u32
+done
+n=$(wc -c <text.txt)
+{ perl -e 'print pack "V256", 20240520, 1, '"$n" && cat text.u16; } >llmc_0.bin
+{ perl -e 'print pack "V256", 20240801, 7, '"$n" && cat text.u32; } >llmc32_0.bin
+cp text.u16 megatron.bin
+perl -e 'print "MMIDIDX\0\0", pack("Q<CQ<Q<VQ<Q<Q<", 1, 8, 1, 2, '"$n"', 0, 0, 1)' >megatron.idx
+train llmc 'data.train=llmc_*.bin'
+expect_same runs/tiny llmc
+train llmc32 data.train=llmc32_0.bin
+expect_same runs/tiny llmc32
+train nanogpt data.train=text.u16 data.val=val.u16 data.format=raw data.dtype=uint16
+expect_same runs/tiny nanogpt
+train raw32 data.train=text.u32 data.val=val.u32 data.format=raw data.dtype=uint32
+expect_same runs/tiny raw32
+train megatron data.train=megatron
+expect_same runs/tiny megatron
+
+case_is "documents are masked from each other"
+train masked data.doc_mask=true data.doc_token=10
+expect_other runs/tiny masked
+
+case_is "a loss mask takes tokens out of the loss"
+n=$(wc -c <text.txt)
+head -c "$n" /dev/zero >none.mask
+tr '\0' '\1' <none.mask >all.mask
+{ head -c $((n / 2)) none.mask && head -c $((n - n / 2)) all.mask; } >half.mask
+train all data.loss_mask=all.mask
+expect_same runs/tiny all
+train half data.loss_mask=half.mask
+expect_other runs/tiny half
+run "$yoke" train tiny.yaml --set run.dir=none --set data.loss_mask=none.mask --set train.steps=2
+expect_status 0
+expect_text err "warning: data: every target of step 1 is masked"
+[ "$(field none loss | tr '\n' ' ')" = "0 0 " ] || fail "another loss"
+[ "$(field none grad_norm | tr '\n' ' ')" = "0 0 " ] || fail "another norm"
+
+case_is "bf16 and fp16 train as fp32 does"
+train fp32 train.steps=30 optim.lr=3e-3
+for precision in bf16 fp16; do
+    train $precision train.steps=30 optim.lr=3e-3 precision.compute=$precision
+    awk -v a="$(field fp32 val_loss)" -v b="$(field $precision val_loss)" \
+        'BEGIN {exit !(a < 4 && b > 0.98 * a && b < 1.02 * a)}' || fail "$(field $precision val_loss) in $precision"
+done
+[ "$(field fp16 loss_scale | sort -u)" = 65536 ] || fail "another loss scale"
+[ "$(field bf16 loss_scale | sort -u)" = 1 ] || fail "a loss scale in bf16"
+
+case_is "steps that are skipped one after the other end the run"
+run "$yoke" train tiny.yaml --set run.dir=lost --set precision.compute=fp16 --set guard.max_skips=3 \
+    --set precision.loss_scale.ceiling=1e12 --set precision.loss_scale.start=1e12 \
+    --set precision.loss_scale.floor=1e12
+expect_status 1
+expect_text err "not finite in 3 steps in a row"
+expect_text err "lower optim.lr"
+[ "$(wc -l <"$scratch/.err")" -eq 1 ] || fail "not one line"
+[ "$(field lost skipped | tr '\n' ' ')" = "true true true " ] || fail "metrics.jsonl says something else"
+
+case_is "evaluation, samples and savings come when they are due"
+train due eval.every=2 sample.every=2 sample.prompt="the yoke" sample.tokens=8 log.every=3
+[ "$(grep -c "the yoke" <<<"$out")" -eq 2 ] || fail "not two samples"
+[ "$(field due val_loss | wc -l)" -eq 2 ] || fail "not two validation losses"
+[ "$(grep -c "^step ./4  loss" <<<"$out")" -eq 3 ] || fail "not the lines of steps 1, 3 and 4"
+expect_same runs/tiny due
+
+case_is "of several ranks the first speaks"
+if command -v mpirun >/dev/null; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    run mpirun -q -n 2 --oversubscribe --bind-to none "$yoke" train tiny.yaml --set run.dir=two \
+        --set sample.every=2 --set sample.prompt="the yoke" --set sample.tokens=8
+    expect_status 0
+    [ "$(grep -c "the yoke" <<<"$out")" -eq 2 ] || fail "not two samples"
+    [ "$(grep -c "^folder" <<<"$out")" -eq 2 ] || fail "the end was said twice"
+    [ "$(wc -l <two/metrics.jsonl)" -eq 4 ] || fail "not a line a step"
+fi
+
+case_is "on a terminal there is one live line"
+if command -v script >/dev/null; then
+    script -qec "$yoke train tiny.yaml --set run.dir=live" /dev/null >live.txt </dev/null
+    grep -q $'\r.*4/4' live.txt || fail "no live line"
+fi
+
+# ---- signals -------------------------------------------------------------------------------------
+
+# stopped_by SIGNAL RUN: a long run gets the signal after some steps.
+stopped_by() {
+    "$yoke" train tiny.yaml --set run.dir="$2" --set train.steps=1000000 \
+        --set checkpoint.every=0 >"$scratch/.out" 2>"$scratch/.err" &
+    local pid=$!
+    until [ -s "$2/metrics.jsonl" ]; do sleep 0.02; done
+    kill -"$1" $pid
+    wait $pid
+    status=$?
+    out=$(cat "$scratch/.out")
+    err=$(cat "$scratch/.err")
+    expect_status 75
+    [ -z "$err" ] || fail "words on stderr"
+    expect_text out "stopped by a signal after step"
+    expect_text out "the weights are saved in $2/model"
+    [ "$(field "$2" step | tail -n 1)" -eq $(($(sed -n 's/^stopped .* step \([0-9]*\);.*/\1/p' <<<"$out") - 1)) ] ||
+        fail "metrics.jsonl ends at another step"
+    run "$yoke" eval "$2" --data val.txt --seq-len 32
+    expect_status 0
+}
+
+case_is "SIGTERM and SIGINT save the weights and exit with 75"
+stopped_by TERM stopped
+stopped_by INT interrupted
+
+# ---- a full disk ---------------------------------------------------------------------------------
+
+case_is "a full disk leaves what was there before"
+if [ "$(id -u)" -eq 0 ] && mkdir disk && mount -t tmpfs -o size=800k tmpfs disk 2>/dev/null; then
+    trap 'umount "$scratch/disk"; rm -rf "$scratch"' EXIT
+    run "$yoke" train tiny.yaml --set run.dir=disk/run --set checkpoint.every=1 # the first saving fits
+    expect_status 2
+    expect_text err "No space left on device; free some space"
+    [ "$(wc -l <"$scratch/.err")" -eq 1 ] || fail "not one line"
+    [ "$(ls -A disk/run/model)" = "$(ls -A runs/tiny/model)" ] || fail "left behind: $(ls -A disk/run/model)"
+    run "$yoke" eval disk/run --data val.txt --seq-len 32
+    expect_status 0
+    run "$yoke" train tiny.yaml --set run.dir=disk/other # and here not even that
+    expect_status 2
+    [ ! -e disk/other/model ] || fail "a part of the model was left"
+fi
+
+case_is "a limit of a file's size is met like a full disk"
+out=$(trap '' XFSZ && ulimit -f 100 && "$yoke" train tiny.yaml --set run.dir=limited 2>"$scratch/.err")
+status=$?
+err=$(cat "$scratch/.err")
+expect_status 2
+expect_text err "File too large"
+[ ! -e limited/model ] || fail "a part of the model was left"
+
+passed
