@@ -41,6 +41,7 @@ struct yk_comm {
     int *ranks;           /* (size) in the world */
     char *staging;
     int64_t chunk; /* elements that a slot of the staging memory holds */
+    int exponent;  /* of the scale that was last agreed on, where streams pass */
     void *state;
 
     /* Written where streams pass, read anywhere. */

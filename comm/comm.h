@@ -57,6 +57,10 @@ typedef struct yk_comm_options {
     yk_device *device; /* likewise; its kind picks the backend: mpi on cpu, nccl on cuda, dry */
     const yk_topology *topology; /* on a dry device, copied; NULL: one rank. Not used elsewhere */
     yk_axis axis;
+    yk_comm
+        *whole; /* for two groups that reduce one after the other, in the node and then across, what
+                     * one over all ranks would: that group, borrowed likewise, so that fp16 has the
+                     * scale of the whole and the sum has the same bits. Else NULL */
     yk_reduce_choice reduce;
     yk_dtype wire;     /* what gradients travel as: YK_F32, YK_BF16, YK_F16 */
     int64_t max_count; /* elements of the largest buffer that will be reduced: size * count */

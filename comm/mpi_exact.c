@@ -259,12 +259,17 @@ yk_status yk_mpi_agree_exponent(yk_comm *c, const yk_reduction *r, int *exponent
         *exponent_out = 0;
         return YK_OK;
     }
+    yk_comm *by = c->o.whole ? c->o.whole : c;
+    if (by->n_local > c->n_local) { /* of sums that the node has formed at this scale */
+        *exponent_out = by->exponent;
+        return YK_OK;
+    }
     float mine = yk_wire_greatest(r->full, c->size * r->count, r->dtype), greatest = mine;
     MPI_Request request;
     YK_TRY(yk_mpi_finish(c,
                          MPI_Iallreduce(&mine, &greatest, 1, MPI_FLOAT, MPI_MAX,
-                                        yk_mpi_group_of(c)->library, &request),
+                                        yk_mpi_group_of(by)->library, &request),
                          &request, "scale of gradients"));
-    *exponent_out = yk_wire_scale_exponent(greatest, c->size);
+    *exponent_out = by->exponent = yk_wire_scale_exponent(greatest, by->size);
     return YK_OK;
 }

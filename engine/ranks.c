@@ -30,8 +30,8 @@ static int n_nodes(const yk_ranks_options *o)
     return o->world ? yk_world_n_nodes(o->world) : 1;
 }
 
-static yk_status create_group(const yk_ranks_options *o, yk_axis axis, int64_t max_count,
-                              yk_comm **comm_out)
+static yk_status create_group(const yk_ranks_options *o, yk_axis axis, yk_comm *whole,
+                              int64_t max_count, yk_comm **comm_out)
 {
     const yk_config *c = o->config;
     yk_dtype wire = c->comm.wire == YK_AUTO ? o->store->grads : (yk_dtype)c->comm.wire;
@@ -39,6 +39,7 @@ static yk_status create_group(const yk_ranks_options *o, yk_axis axis, int64_t m
                                              .device = o->device,
                                              .topology = o->topology,
                                              .axis = axis,
+                                             .whole = whole,
                                              .reduce = c->comm.reduce,
                                              .wire = wire,
                                              .max_count = max_count,
@@ -52,17 +53,17 @@ static yk_status create_groups(yk_ranks *r, const yk_ranks_options *o)
     int64_t largest = yk_store_largest_unit(o->store, r->size);
     YK_TRY(yk_stream_create(o->device, YK_STREAM_TRANSFER, "gather", &r->groups.gather));
     YK_TRY(yk_stream_create(o->device, YK_STREAM_TRANSFER, "reduce", &r->groups.reduce));
-    YK_TRY(create_group(o, YK_AXIS_WORLD, r->node_groups ? 0 : largest, &r->groups.all));
+    YK_TRY(create_group(o, YK_AXIS_WORLD, NULL, r->node_groups ? 0 : largest, &r->groups.all));
     r->groups.shard = r->groups.all;
     r->groups.world = o->world;
     if (!r->node_groups) return YK_OK;
     r->groups.shard = NULL;
-    YK_TRY(create_group(o, YK_AXIS_NODE, largest, &r->groups.shard));
-    YK_TRY(create_group(o, YK_AXIS_ACROSS, largest, &r->groups.replicate));
+    YK_TRY(create_group(o, YK_AXIS_NODE, r->groups.all, largest, &r->groups.shard));
+    YK_TRY(create_group(o, YK_AXIS_ACROSS, r->groups.all, largest, &r->groups.replicate));
     yk_ranks_options alone = *o;
     alone.world = NULL;
     alone.topology = NULL;
-    return create_group(&alone, YK_AXIS_WORLD, largest, &r->groups.alone);
+    return create_group(&alone, YK_AXIS_WORLD, NULL, largest, &r->groups.alone);
 }
 
 yk_status yk_ranks_create(const yk_ranks_options *o, yk_ranks *ranks_out)

@@ -1,0 +1,100 @@
+/* tests/ranks/train/rank_stages.c - every stage trains the same: losses, weights, moments and gradients in
+ * bits, at whatever wire, micro-batches and sharding; and N ranks train what one rank alone trains.
+ *
+ *   rank_stages DIR
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/ranks/train/part.h"
+
+#define N_STEPS 3
+
+typedef struct outcome {
+    double loss[N_STEPS];
+    float norm[N_STEPS];
+    uint64_t hash;
+    yk_comm_counts sent;
+} outcome;
+
+static outcome train(yk_world *world, const char *dir, const char *const *sets,
+                     const char *const *more)
+{
+    part p;
+    outcome o;
+    memset(&o, 0, sizeof o);
+    part_open(&p, world, dir, sets, more);
+    for (int i = 0; i < N_STEPS; i++) {
+        yk_step_result r = part_step(&p, i);
+        o.loss[i] = r.loss;
+        o.norm[i] = r.grad_norm;
+    }
+    o.hash = part_hash(&p, true);
+    o.sent = yk_ranks_counts(&p.engine->ranks);
+    part_close(&p);
+    return o;
+}
+
+/* What all stages must agree on. */
+static const char *const shapes[][2] = {
+    {"train.batch=24", "comm.reduce_every=auto"}, /* one micro-batch a rank */
+    {"train.batch=72", "comm.reduce_every=step"}, /* three */
+    {"train.batch=72", "comm.reduce_every=micro"},
+};
+static const char *const wires[] = {"comm.wire=fp32", "comm.wire=bf16", "comm.wire=fp16"};
+static const char *const types[] = {"precision.compute=fp32", "precision.compute=bf16",
+                                    "precision.compute=fp16"};
+static const char *const models[] = {"model.family=gpt2", "model.family=llama"};
+static const char *const zeros[] = {"parallel.zero=0", "parallel.zero=1", "parallel.zero=2",
+                                    "parallel.zero=3"};
+static const char *const shards[] = {"parallel.shard=world", "parallel.shard=node"};
+
+/* Train with each stage and way to share out, and compare with stage 0. */
+static void compare_stages(yk_world *world, const char *dir, const char *const *sets)
+{
+    int n_nodes = yk_world_n_nodes(world), n_ranks = yk_world_size(world);
+    bool by_node = n_nodes > 1 && n_nodes < n_ranks;
+    outcome first = train(world, dir, sets, (const char *[]){zeros[0], NULL});
+    REQUIRE(world, part_same(world, first.hash));
+    for (int i = 0; i < N_STEPS; i++) REQUIRE(world, isfinite(first.loss[i]));
+    for (int zero = 1; zero < 4; zero++)
+        for (int shard = 0; shard < 1 + by_node; shard++) {
+            part_about("%s %s %s %s %s %s", sets[0], sets[1], sets[2], sets[3], zeros[zero],
+                       shards[shard]);
+            outcome o = train(world, dir, sets, (const char *[]){zeros[zero], shards[shard], NULL});
+            REQUIRE(world, memcmp(o.loss, first.loss, sizeof o.loss) == 0);
+            REQUIRE(world, memcmp(o.norm, first.norm, sizeof o.norm) == 0);
+            REQUIRE(world, o.hash == first.hash);
+        }
+}
+
+static void all_stages(yk_world *world, const char *dir)
+{
+    char micro[40];
+    for (int shape = 0; shape < 3; shape++) {
+        snprintf(micro, sizeof micro, "train.micro_batch=%d", 24 / yk_world_size(world));
+        for (int wire = 0; wire < 3; wire++)
+            compare_stages(
+                world, dir,
+                (const char *[]){shapes[shape][0], shapes[shape][1], micro, wires[wire], NULL});
+    }
+    for (int type = 0; type < 3; type++) /* with gradients and wire of that type; an untied head */
+        compare_stages(world, dir,
+                       (const char *[]){shapes[2 - type][0], shapes[2 - type][1], types[type],
+                                        models[1], micro, "model.tied=false", "optim.clip=0.1",
+                                        NULL});
+}
+
+int main(int argc, char **argv)
+{
+    yk_world *world;
+    if (argc != 2 || yk_world_join(&world) != YK_OK) return 2;
+    part_write_data(world, argv[1]);
+    all_stages(world, argv[1]);
+    if (yk_world_rank(world) == 0)
+        printf("passed on %d ranks, %d nodes\n", yk_world_size(world), yk_world_n_nodes(world));
+    yk_world_leave(world);
+    return 0;
+}
