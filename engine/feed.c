@@ -1,14 +1,7 @@
 /* engine/feed.c - a ring of device slots between the loader and the pass. */
 #include "engine/feed.h"
 
-#include <time.h>
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "runtime/base/clock.h"
 
 yk_status yk_feed_init(yk_feed *feed, yk_engine *engine, yk_loader *loader)
 {
@@ -39,9 +32,9 @@ static yk_status take(yk_feed *feed, const int32_t **buffer_out)
 {
     *buffer_out = feed->engine->staging[0];
     if (!feed->loader) return YK_OK; /* a dry device: nothing is read */
-    double begin = now_s();
+    double begin = yk_clock_s();
     YK_TRY(yk_loader_next(feed->loader, &feed->held));
-    feed->wait_s += now_s() - begin;
+    feed->wait_s += yk_clock_s() - begin;
     *buffer_out = feed->held;
     return YK_OK;
 }

@@ -5,18 +5,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "runtime/base/clock.h"
 
 #define REDRAW_S  0.1
 #define BAR_WIDTH 20
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* mpirun gives its ranks a terminal of its own making, wherever what they print goes to from there;
  * `yoke launch` says when it goes to a real one. */
@@ -64,7 +58,7 @@ static void print_row(const yk_progress *p, const yk_progress_row *row)
 
 static void draw_live(yk_progress *p, const yk_progress_row *row, bool last)
 {
-    double t = now_s();
+    double t = yk_clock_s();
     if (!last && p->last_s >= 0 && t - p->last_s < REDRAW_S) return;
     p->last_s = t;
     int done = (int)(BAR_WIDTH * (row->step + 1) / (p->steps > 0 ? p->steps : 1));
