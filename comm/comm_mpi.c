@@ -49,18 +49,23 @@ static void free_batches(mpi_group *g)
     free(g->parts);
 }
 
-/* Ranks of a group differ in what their axis leaves out. */
-static int color(const yk_comm *c)
+/* Made by the group's ranks alone: a node may have but one rank, which then has nothing to make. */
+static yk_status create_communicator(const yk_comm *c, MPI_Comm *comm_out)
 {
-    if (c->o.axis == YK_AXIS_NODE) return yk_world_node(c->o.world);
-    return c->o.axis == YK_AXIS_ACROSS ? yk_world_local_rank(c->o.world) : 0;
+    MPI_Comm world = c->o.world->comm;
+    MPI_Group all, group;
+    MPI_Comm_group(world, &all);
+    MPI_Group_incl(all, c->size, c->ranks, &group);
+    yk_status status = yk_mpi_check(MPI_Comm_create_group(world, group, 0, comm_out), "group");
+    MPI_Group_free(&group);
+    MPI_Group_free(&all);
+    return status;
 }
 
 static yk_status make_communicators(const yk_comm *c, mpi_group *g)
 {
     const char *what = "group";
-    MPI_Comm world = c->o.world->comm;
-    YK_TRY(yk_mpi_check(MPI_Comm_split(world, color(c), c->index, &g->messages), what));
+    YK_TRY(create_communicator(c, &g->messages));
     YK_TRY(yk_mpi_check(MPI_Comm_dup(g->messages, &g->library), what));
     YK_TRY(yk_mpi_check(MPI_Comm_dup(g->messages, &g->values), what));
     YK_TRY(yk_mpi_check(MPI_Op_create(yk_mpi_add_bf16, 1, &g->add[YK_BF16]), what));

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# tests/ranks/comm/test_collectives.sh - every collective on 1 to 8 ranks of 1 to 8 nodes gives the bits
+# of the sum that one process forms, and sends the bytes that were planned.
+# ctest: TIMEOUT 180
+. "$(dirname "$0")/../../expect.sh" || exit 1
+. "$YK_SOURCE/tests/ranks/ranks.sh" || exit 1
+
+program=$YK_BUILD/tests/ranks/comm/rank_collectives
+
+while read -r n node_size nodes what; do
+    case_is "$what buffers on $n ranks, $node_size to a node"
+    on_ranks "$n" "$node_size" "$program" "$what"
+    expect_status 0
+    expect_text out "passed on $n ranks, $nodes nodes"
+    [ -z "$err" ] || fail "something was said"
+done <<'END'
+1 1 1 short
+2 2 1 short
+2 1 2 short
+3 4 1 short
+3 1 3 short
+4 4 1 short
+4 2 2 short
+4 1 4 short
+8 4 2 brief
+8 2 4 brief
+2 2 1 long
+4 2 2 long
+3 1 3 long
+END
+
+case_is "a group of one process needs no MPI"
+run "$program" short
+expect_status 0
+expect_text out "passed on 1 ranks, 1 nodes"
+
+passed

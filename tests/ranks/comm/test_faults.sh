@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# tests/ranks/comm/test_faults.sh - a rank that does not come is named within the deadline; transfers run
+# beside work and take no processor to wait.
+. "$(dirname "$0")/../../expect.sh" || exit 1
+. "$YK_SOURCE/tests/ranks/ranks.sh" || exit 1
+
+program=$YK_BUILD/tests/ranks/comm/rank_faults
+
+while read -r n node_size what; do
+    case_is "a $what that rank $((n - 1)) does not come to, on $n ranks, $node_size to a node"
+    on_ranks "$n" "$node_size" "$program" "$what"
+    expect_status 3
+    expect_text err "did not arrive within 0.5 s"
+    expect_no_text err FAILED
+done <<'END'
+2 2 reduction
+3 1 reduction
+2 2 gather
+4 2 gather
+2 2 broadcast
+2 1 values
+3 3 world
+END
+
+case_is "the rank that is waited for is named"
+on_ranks 3 3 "$program" gather
+expect_status 3
+expect_text err "rank 2 did not arrive within 0.5 s"
+expect_no_text err "rank 0 did not"
+
+case_is "transfers run beside work, and waiting is cheap"
+on_ranks 2 2 "$program" beside
+expect_status 0
+expect_text out passed
+
+passed

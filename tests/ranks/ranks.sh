@@ -1,0 +1,17 @@
+# tests/ranks/ranks.sh - starting several ranks on this machine; sourced after tests/expect.sh.
+#
+#   on_ranks N NODE_SIZE COMMAND...   like `run`, on N ranks with NODE_SIZE of them to a node
+#
+# Ranks are not bound and have one thread each, since there may be more of them than cores.
+
+command -v mpirun >/dev/null || { echo "mpirun is not installed" && exit 77; }
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1
+# What a sanitizer finds is said even while stderr is held back.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}abort_on_error=1"
+
+on_ranks() {
+    local n=$1 node_size=$2
+    shift 2
+    run env YK_NODE_SIZE="$node_size" timeout -k 5 "${time_limit:-50}" \
+        mpirun -q --oversubscribe --bind-to none -n "$n" "$@"
+}

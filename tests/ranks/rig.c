@@ -1,0 +1,78 @@
+/* tests/ranks/rig.c - joining, opening, and saying where an expectation failed. */
+#include "tests/ranks/rig.h"
+
+#include <stdio.h>
+#include <time.h>
+
+void rank_fail(yk_world *world, const char *file, int line, const char *condition)
+{
+    fprintf(stderr, "FAILED on rank %d: %s:%d: %s\n", world ? yk_world_rank(world) : -1, file, line,
+            condition);
+    yk_world_abort(world, 1);
+}
+
+void rank_open(rank_rig *r)
+{
+    *r = (rank_rig){0};
+    EXPECT(r, yk_world_join(&r->world) == YK_OK);
+    r->rank = yk_world_rank(r->world);
+    r->size = yk_world_size(r->world);
+    EXPECT(r, yk_device_open_cpu(1, &r->device) == YK_OK);
+    EXPECT(r, yk_stream_create(r->device, YK_STREAM_COMPUTE, "compute", &r->compute) == YK_OK);
+    EXPECT(r, yk_stream_create(r->device, YK_STREAM_TRANSFER, "gather", &r->gather) == YK_OK);
+    EXPECT(r, yk_stream_create(r->device, YK_STREAM_TRANSFER, "reduce", &r->reduce) == YK_OK);
+}
+
+void rank_close(rank_rig *r)
+{
+    yk_stream_destroy(r->compute);
+    yk_stream_destroy(r->gather);
+    yk_stream_destroy(r->reduce);
+    yk_device_close(r->device);
+    yk_world_leave(r->world);
+}
+
+static rank_group open_group(rank_rig *r, rank_group g, yk_comm *whole, int64_t max_count,
+                             double timeout_s)
+{
+    EXPECT(r, yk_arena_create(r->device, "wire buffers", YK_MEMORY_DEVICE, 64 << 20, 256,
+                              &g.arena) == YK_OK);
+    yk_comm_options o = {.world = r->world,
+                         .device = r->device,
+                         .axis = g.axis,
+                         .whole = whole,
+                         .reduce = g.reduce,
+                         .wire = g.wire,
+                         .max_count = max_count,
+                         .staging = g.arena,
+                         .timeout_s = timeout_s};
+    EXPECT(r, yk_comm_create(&o, &g.comm) == YK_OK);
+    return g;
+}
+
+rank_group rank_group_open(rank_rig *r, yk_axis axis, yk_reduce_choice reduce, yk_dtype wire,
+                           int64_t max_count, double timeout_s)
+{
+    rank_group g = {.axis = axis, .reduce = reduce, .wire = wire};
+    return open_group(r, g, NULL, max_count, timeout_s);
+}
+
+rank_group rank_group_open_part(rank_rig *r, yk_axis axis, const rank_group *whole,
+                                int64_t max_count)
+{
+    rank_group g = {.axis = axis, .reduce = whole->reduce, .wire = whole->wire};
+    return open_group(r, g, whole->comm, max_count, 30);
+}
+
+void rank_group_close(rank_group *g)
+{
+    yk_comm_destroy(g->comm);
+    yk_arena_destroy(g->arena);
+}
+
+double rank_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}

@@ -1,0 +1,47 @@
+/* tests/ranks/rig.h - what a program that runs as one of several ranks is made of.
+ *
+ * A rank whose expectation fails says where, and ends the run: the others would wait for it.
+ */
+#ifndef YK_TESTS_RANKS_RIG_H
+#define YK_TESTS_RANKS_RIG_H
+
+#include "comm/comm.h"
+
+typedef struct rank_rig {
+    yk_world *world;
+    int rank, size;
+    yk_device *device;
+    yk_stream *compute, *gather, *reduce;
+} rank_rig;
+
+/* Join the world and open a cpu device of one thread. */
+void rank_open(rank_rig *r);
+void rank_close(rank_rig *r);
+
+#define EXPECT(r, condition)                                                                       \
+    do {                                                                                           \
+        if (!(condition)) rank_fail((r)->world, __FILE__, __LINE__, #condition);                   \
+    } while (0)
+
+_Noreturn void rank_fail(yk_world *world, const char *file, int line, const char *condition);
+
+/* A group with memory of its own. */
+typedef struct rank_group {
+    yk_comm *comm;
+    yk_arena *arena;
+    yk_axis axis;
+    yk_reduce_choice reduce;
+    yk_dtype wire;
+} rank_group;
+
+rank_group rank_group_open(rank_rig *r, yk_axis axis, yk_reduce_choice reduce, yk_dtype wire,
+                           int64_t max_count, double timeout_s);
+/* Likewise, one of two that reduce what `whole` would. */
+rank_group rank_group_open_part(rank_rig *r, yk_axis axis, const rank_group *whole,
+                                int64_t max_count);
+void rank_group_close(rank_group *g);
+
+/* Seconds of a clock that all processes of a host share. */
+double rank_now(void);
+
+#endif
