@@ -27,7 +27,7 @@ static const subcommand subcommands[] = {
      "yoke plan configs/demo.yaml --device 4090d"},
     {"generate", yk_cli_generate, "DIR [--prompt TEXT]", "text from a model",
      "yoke generate runs/demo --prompt 'In the beginning'"},
-    {"eval", yk_cli_eval, "DIR --data FILE", "the loss of a model on a text",
+    {"eval", yk_cli_eval, "DIR [--data FILE]", "the loss of a model on a text",
      "yoke eval runs/demo --data my.txt"},
     {"data", yk_cli_data, "inspect|prepare FILE...", "look at token files, and make them from text",
      NULL},

@@ -32,11 +32,27 @@ static yk_status set_run_dir(yk_config *config, const char *path)
     return yk_config_set(config, assignment);
 }
 
+/* Text for a model that has a tokenizer is read through it. */
+static yk_status set_tokenizer(yk_config *config)
+{
+    if (!config->model.init[0] || config->data.tokenizer[0]) return YK_OK;
+    char *path = yk_path_join(config->model.init, "tokenizer.json");
+    if (!path) return yk_fail(YK_ENOMEM, config->model.init, "no memory for a path");
+    if (yk_file_exists(path)) {
+        free(config->data.tokenizer);
+        config->data.tokenizer = path;
+    } else {
+        free(path);
+    }
+    return YK_OK;
+}
+
 static yk_status fill(yk_config *config, const char *path, const yk_cli_list *sets)
 {
     YK_TRY(read_file(config, path));
     for (int i = 0; i < sets->n_items; i++) YK_TRY(yk_config_set(config, sets->items[i]));
     YK_TRY(set_run_dir(config, path));
+    YK_TRY(set_tokenizer(config));
     return yk_config_check(config);
 }
 

@@ -7,7 +7,7 @@
 #include "runtime/base/config.h"
 
 /* Defaults, then the file, then each assignment of `sets`; checked. A run.dir that is unset becomes
- * runs/<name of the file without its ending>. The caller ends it with yk_config_fini().
+ * runs/<name of the file without its ending>, a data.tokenizer that is unset that of model.init. The caller ends it with yk_config_fini().
  *
  * YK_EINVAL  the file cannot be read, or what it says is wrong
  */

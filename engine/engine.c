@@ -22,9 +22,9 @@ static yk_status check_sizes(const yk_engine_options *o)
     const yk_config *c = o->config;
     if (c->train.seq_len > o->shape->max_seq_len)
         return yk_fail(YK_EINVAL, "train.seq_len",
-                       "%" PRId64 " is more than the model's %" PRId64
-                       " positions; shorten it, or give model.max_seq_len",
-                       c->train.seq_len, o->shape->max_seq_len);
+                       "%" PRId64 " is more than the model's %" PRId64 " positions; shorten it%s",
+                       c->train.seq_len, o->shape->max_seq_len,
+                       c->model.init[0] ? "" : ", or give model.max_seq_len");
     int64_t ranks = yk_engine_n_ranks(o), unit = ranks * o->micro_batch;
     if (!o->train || c->train.batch % unit == 0) return YK_OK;
     int64_t below = c->train.batch / unit * unit, above = below + unit;

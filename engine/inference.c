@@ -43,6 +43,7 @@ static yk_status set_length(yk_inference *s, const yk_inference_options *o)
     s->config.train.batch = s->config.train.micro_batch = o->batch;
     s->config.precision.compute = o->dtype;
     s->config.cpu.threads = o->threads;
+    s->config.data.doc_mask = o->doc_mask;
     return YK_OK;
 }
 

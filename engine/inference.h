@@ -21,6 +21,7 @@ typedef struct yk_inference_options {
     int64_t batch;         /* sequences at a time */
     int64_t seq_len;       /* positions; at most what the model has, which 0 stands for */
     int64_t threads;       /* of the CPU; 0: all */
+    bool doc_mask;         /* as data.doc_mask, for data to evaluate on */
 } yk_inference_options;
 
 /* Open a model and load its weights.

@@ -144,7 +144,8 @@ const yk_config_key yk_config_keys[] = {
     {ENUM(data.dtype), .initial = "uint16", .choices = token_dtypes, .also = "token_dtype",
      .text = "Type of the ids in raw files, little-endian."},
     {STRING(data.tokenizer), .initial = "", .also = "tokenizer_name tokenizer_path",
-     .text = "A tokenizer.json for text files. Unset: each byte is a token."},
+     .text = "A tokenizer.json for text files. Unset: that of model.init, if it has one, else each "
+             "byte is a token."},
     {INT(data.doc_token), .initial = "-1", .min = -1, .max = IDS_MAX - 1,
      .also = "eos_token_id eot_token eod_token bos_token_id",
      .text = "Id of the token that stands between documents. -1: there is none."},

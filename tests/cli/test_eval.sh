@@ -51,6 +51,17 @@ run "$yoke" eval cut --data tail.txt --seq-len 32
 expect_status 0
 expect_loss "$(sed -n 's/.*"val_loss": \([^,]*\),.*/\1/p' cut/metrics.jsonl)"
 
+case_is "without --data it is what the run validates on"
+for name in tiny-gpt2 cut; do
+    run "$yoke" eval $name
+    expect_status 0
+    expect_loss "$(sed -n 's/.*"val_loss": \([^,]*\),.*/\1/p' $name/metrics.jsonl)"
+done
+run "$yoke" train tiny.yaml --set run.dir=masked --set data.doc_mask=true --set data.doc_token=10
+run "$yoke" eval masked
+expect_status 0
+expect_loss "$(sed -n 's/.*"val_loss": \([^,]*\),.*/\1/p' masked/metrics.jsonl)"
+
 case_is "token shards and several files"
 perl -e 'print pack "V256", 20240520, 1, -s "val.txt"' >val_0.bin
 perl -0777 -ne 'print pack "v*", unpack "C*"' val.txt >>val_0.bin
@@ -66,7 +77,10 @@ run "$yoke" eval tiny-gpt2 --data part1.txt --data part2.txt
 
 case_is "wrong input"
 refused "DIR is missing"
-refused "give --data FILE" tiny-gpt2
+refused "no folder of a run; give --data FILE" tiny-gpt2/model
+refused "absent: there is no such directory" absent
+cp -r cut unvalidated && sed -i 's/val_fraction: .*/val_fraction: 0/' unvalidated/config.yaml
+refused "this run has no validation data; give --data FILE" unvalidated
 refused "absent: there is no such directory" absent --data val.txt
 refused "absent.txt: cannot open" tiny-gpt2 --data absent.txt
 : >empty.txt
