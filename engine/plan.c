@@ -141,14 +141,17 @@ static yk_status refuse(const yk_config *config, const yk_model_shape *shape,
                         const yk_topology *topology, const yk_plan *plan)
 {
     char advice[160] = "";
+    int64_t bytes = yk_plan_device_bytes(plan);
+    bool large = bytes >= (int64_t)1 << 30;
+    double unit = large ? 0x1p30 : 0x1p20;
+    const char *name = large ? "GiB" : "MiB";
     say_what_would_fit(config, shape, topology, plan, advice, sizeof advice);
-    return yk_fail(
-        YK_ENOFIT, "memory",
-        "training takes %.2f GiB (%.2f persistent, %.2f activations, %.2f workspace) and "
-        "%.2f GiB may be used; %s",
-        (double)yk_plan_device_bytes(plan) / 0x1p30, (double)plan->sizes.persistent / 0x1p30,
-        (double)plan->sizes.activation / 0x1p30, (double)plan->sizes.workspace / 0x1p30,
-        (double)plan->limit / 0x1p30, advice);
+    return yk_fail(YK_ENOFIT, "memory",
+                   "training takes %.2f %s (%.2f persistent, %.2f activations, %.2f workspace) and "
+                   "%.2f %s may be used; %s",
+                   (double)bytes / unit, name, (double)plan->sizes.persistent / unit,
+                   (double)plan->sizes.activation / unit, (double)plan->sizes.workspace / unit,
+                   (double)plan->limit / unit, name, advice);
 }
 
 static int64_t memory_limit(const yk_config *config, const yk_device_spec *spec)

@@ -15,9 +15,10 @@
 
 /* All zeros is one file of fp32 without a tokenizer. */
 typedef struct yk_weights_save_options {
-    yk_dtype dtype;          /* of the files: YK_F32, YK_BF16 or YK_F16 */
-    const char *tokenizer;   /* tokenizer.json to copy beside the weights, or NULL */
-    bool only_read;          /* on ranks that write no files: take part in reading the store */
+    yk_dtype dtype; /* of the files: YK_F32, YK_BF16 or YK_F16 */
+    const char
+        *tokenizer; /* tokenizer.json, or its directory, to copy beside the weights; or NULL */
+    bool only_read; /* on ranks that write no files: take part in reading the store */
     int64_t max_shard_bytes; /* the most data in one file; 0: 5 GB, as transformers has it */
 } yk_weights_save_options;
 

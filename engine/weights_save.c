@@ -149,12 +149,23 @@ static yk_status prepare_config(save *s)
     return status;
 }
 
+/* The tokenizer's text, by the name of the file or of the directory that holds it. */
+static yk_status read_tokenizer(const char *path, char **text_out, int64_t *bytes_out)
+{
+    if (!yk_dir_exists(path)) return yk_file_read_all(path, text_out, bytes_out);
+    char *inside = yk_path_join(path, TOKENIZER_NAME);
+    if (!inside) return yk_fail(YK_ENOMEM, path, "no memory for a path");
+    yk_status status = yk_file_read_all(inside, text_out, bytes_out);
+    free(inside);
+    return status;
+}
+
 static yk_status prepare_tokenizer(save *s)
 {
     char *text;
     int64_t bytes;
     if (!s->o->tokenizer) return YK_OK;
-    YK_TRY(yk_file_read_all(s->o->tokenizer, &text, &bytes));
+    YK_TRY(read_tokenizer(s->o->tokenizer, &text, &bytes));
     yk_status status = prepare_file(s, TOKENIZER_NAME, text, bytes, &s->tokenizer);
     free(text);
     return status;

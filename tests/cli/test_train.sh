@@ -86,6 +86,21 @@ cmp runs/tiny/model/model.safetensors kept/model/model.safetensors || fail "othe
 cmp runs/tiny/model/config.json kept/model/config.json || fail "another config.json"
 [ "$(field kept val_loss)" = "$(field runs/tiny val_loss)" ] || fail "another validation loss"
 
+case_is "a tokenizer is used, kept beside the weights and found there by the next run"
+mkdir words
+cp "$YK_SOURCE/tests/golden/tokenizers/gpt2.json" words/tokenizer.json
+train words.run data.tokenizer=words model.vocab=480
+cmp words/tokenizer.json words.run/model/tokenizer.json || fail "another tokenizer"
+train file.run data.tokenizer=words/tokenizer.json model.vocab=480
+expect_same words.run file.run
+sed -i 's|init: .*|init: words.run/model}|' init.yaml
+run "$yoke" train init.yaml --set run.dir=words.kept --set optim.lr=0
+expect_status 0
+[ "$(field words.kept val_loss)" = "$(field words.run val_loss)" ] || fail "another validation loss"
+grep -q "tokenizer: .*words.run/model/tokenizer.json" words.kept/config.yaml || fail "the tokenizer is not recorded"
+run "$yoke" generate words.run --prompt "the yoke" --max-tokens 4
+expect_status 0
+
 case_is "the same tokens in any format train the same model"
 for file in text val; do
     perl -0777 -ne 'print pack "v*", unpack "C*"' $file.txt >$file.u16
