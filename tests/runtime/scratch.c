@@ -32,6 +32,22 @@ void scratch_remove(const char *dir)
     nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+int scratch_set_up(void **state)
+{
+    char *dir = malloc(SCRATCH_PATH);
+    YK_CHECK(dir != NULL);
+    scratch_make(dir);
+    *state = dir;
+    return 0;
+}
+
+int scratch_tear_down(void **state)
+{
+    scratch_remove(*state);
+    free(*state);
+    return 0;
+}
+
 const char *scratch_path(char path[SCRATCH_PATH], const char *dir, const char *name)
 {
     YK_CHECK(snprintf(path, SCRATCH_PATH, "%s/%s", dir, name) < SCRATCH_PATH);

@@ -13,6 +13,10 @@ void scratch_make(char dir[SCRATCH_PATH]);
 /* Remove a folder with everything in it. */
 void scratch_remove(const char *dir);
 
+/* For cmocka: *state is the path of a new folder, until it is removed after the test. */
+int scratch_set_up(void **state);
+int scratch_tear_down(void **state);
+
 /* "dir/name" in `path`, which is returned. */
 const char *scratch_path(char path[SCRATCH_PATH], const char *dir, const char *name);
 

@@ -15,19 +15,6 @@
 
 #define T_MAX 64
 
-static int set_up(void **state)
-{
-    scratch_make(*state = malloc(SCRATCH_PATH));
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scratch_remove(*state);
-    free(*state);
-    return 0;
-}
-
 /* A row and the arrays it points to. */
 typedef struct filled {
     int32_t tokens[T_MAX], targets[T_MAX], positions[T_MAX], doc_start[T_MAX];
@@ -387,20 +374,18 @@ static void four_megabytes_of_text_open_in_no_time(void **state)
 {
     char path[SCRATCH_PATH];
     yk_config c;
-    struct timespec a, b;
     char *text = malloc(4 << 20);
     memset(text, 'x', 4 << 20);
     shard_config(&c, scratch_write(path, *state, "t.txt", text, 4 << 20), 64);
-    clock_gettime(CLOCK_MONOTONIC, &a);
+    clock_t begin_at = clock(); /* of the processor: others may keep it busy */
     yk_dataset *d = open_dataset(&c, 256);
-    clock_gettime(CLOCK_MONOTONIC, &b);
-    assert_true((double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec) < 0.05);
+    assert_true(clock() - begin_at < CLOCKS_PER_SEC / 20);
     yk_dataset_close(d);
     yk_config_fini(&c);
     free(text);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, scratch_set_up, scratch_tear_down)
 
 int main(void)
 {

@@ -14,19 +14,7 @@
 #include "runtime/data/shard_writer.h"
 #include "runtime/data/token_file.h"
 #include "tests/runtime/data/shards.h"
-
-/* Fail the n-th call from now on that is of kind `op`; n == 0: none. */
-static struct {
-    yk_file_op op;
-    int n, err;
-} fault;
-
-int yk_file_fault(yk_file_op op, const char *path)
-{
-    (void)path;
-    if (fault.n == 0 || op != fault.op || --fault.n > 0) return 0;
-    return fault.err;
-}
+#include "tests/runtime/file_fault.h"
 
 typedef struct place {
     char dir[SCRATCH_PATH], out[SCRATCH_PATH], input[SCRATCH_PATH];
@@ -43,7 +31,7 @@ static int set_up(void **state)
     scratch_write(p->input, p->dir, "in.txt", text, 1000);
     p->o = (yk_prepare_options){
         .out = p->out, .tokenizer = "", .val_fraction = 0.1, .shard_tokens = 400, .doc_token = -1};
-    fault.n = 0;
+    file_fault_set(YK_FILE_OP_OPEN, 0, 0);
     *state = p;
     return yk_string_list_append(&p->o.inputs, p->input);
 }
@@ -210,11 +198,9 @@ static void each_call_that_fails_leaves_nothing_behind(void **state)
     };
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         for (int n = kinds[k].first; n <= kinds[k].last; n++) {
-            fault.op = kinds[k].op;
-            fault.n = n;
-            fault.err = ENOSPC;
+            file_fault_set(kinds[k].op, n, ENOSPC);
             refuse(p, YK_EINVAL, "No space left", 1);
-            assert_int_equal(fault.n, 0);
+            assert_int_equal(file_fault_left(), 0);
         }
     }
     yk_prepare_result r;

@@ -14,19 +14,6 @@
 #include "runtime/data/token_file.h"
 #include "tests/runtime/data/shards.h"
 
-static int set_up(void **state)
-{
-    scratch_make(*state = malloc(SCRATCH_PATH));
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scratch_remove(*state);
-    free(*state);
-    return 0;
-}
-
 static const yk_token_file_options by_itself = {.format = YK_DATA_AUTO, .vocab = 50257};
 
 static void expect_file(const char *path, const yk_token_file_options *o, yk_data_format format,
@@ -294,7 +281,7 @@ static void files_over_4_gib_are_read_to_their_end(void **state)
     refuse(path, &raw, YK_EFORMAT, "5368709126 bytes");
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, scratch_set_up, scratch_tear_down)
 
 int main(void)
 {

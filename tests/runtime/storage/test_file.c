@@ -1,7 +1,4 @@
-/* tests/runtime/storage/test_file.c - files, and every way in which the system can refuse.
- *
- * This program defines yk_file_fault(), so any call of the shim can be made to fail.
- */
+/* tests/runtime/storage/test_file.c - files, and every way in which the system can refuse. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,27 +13,8 @@
 
 #include "runtime/storage/file.h"
 #include "runtime/storage/json.h"
+#include "tests/runtime/file_fault.h"
 #include "tests/runtime/scratch.h"
-
-/* Fail the n-th call from now on that is of kind `op`; n == 0: none. */
-static struct {
-    yk_file_op op;
-    int n, err;
-} fault;
-
-int yk_file_fault(yk_file_op op, const char *path)
-{
-    (void)path;
-    if (fault.n == 0 || op != fault.op || --fault.n > 0) return 0;
-    return fault.err;
-}
-
-static void fail_next(yk_file_op op, int n, int err)
-{
-    fault.op = op;
-    fault.n = n;
-    fault.err = err;
-}
 
 typedef struct place {
     char dir[SCRATCH_PATH], path[SCRATCH_PATH];
@@ -47,7 +25,7 @@ static int set_up(void **state)
     place *p = calloc(1, sizeof *p);
     scratch_make(p->dir);
     scratch_path(p->path, p->dir, "file");
-    fault.n = 0;
+    file_fault_set(YK_FILE_OP_OPEN, 0, 0);
     *state = p;
     return 0;
 }
@@ -228,13 +206,13 @@ static void each_call_of_a_replacement_can_fail_and_the_old_file_stays(void **st
     };
     scratch_write(p->path, p->dir, "file", "old", 3);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        fail_next(calls[i].op, calls[i].n, calls[i].err);
+        file_fault_set(calls[i].op, calls[i].n, calls[i].err);
         EXPECT_FAILURE(yk_file_replace(p->path, "new", 3), calls[i].status, p->path);
-        assert_int_equal(fault.n, 0);
+        assert_int_equal(file_fault_left(), 0);
         expect_content(p->path, "old");
         assert_int_equal(scratch_count(p->dir), 1);
     }
-    fail_next(YK_FILE_OP_SYNC, 2, EIO); /* of the directory: the new file is there already */
+    file_fault_set(YK_FILE_OP_SYNC, 2, EIO); /* of the directory: the new file is there already */
     EXPECT_FAILURE(yk_file_replace(p->path, "new", 3), YK_EIO, p->dir);
     expect_content(p->path, "new");
     assert_int_equal(scratch_count(p->dir), 1);
@@ -258,26 +236,26 @@ static void each_reading_call_can_fail(void **state)
     yk_file_map map = {0};
     yk_file_list list = {0};
     scratch_write(p->path, p->dir, "file", "abc", 3);
-    fail_next(YK_FILE_OP_OPEN, 1, EMFILE);
+    file_fault_set(YK_FILE_OP_OPEN, 1, EMFILE);
     EXPECT_FAILURE(yk_file_read_all(p->path, &text, &n), YK_EIO, "ulimit");
-    fail_next(YK_FILE_OP_STAT, 1, EIO);
+    file_fault_set(YK_FILE_OP_STAT, 1, EIO);
     EXPECT_FAILURE(yk_file_read_all(p->path, &text, &n), YK_EIO, p->path);
-    fail_next(YK_FILE_OP_READ, 1, EIO);
+    file_fault_set(YK_FILE_OP_READ, 1, EIO);
     EXPECT_FAILURE(yk_file_read_all(p->path, &text, &n), YK_EIO, p->path);
-    fail_next(YK_FILE_OP_MAP, 1, ENOMEM);
+    file_fault_set(YK_FILE_OP_MAP, 1, ENOMEM);
     EXPECT_FAILURE(yk_file_map_open(p->path, &map), YK_ENOMEM, p->path);
-    fail_next(YK_FILE_OP_LIST, 1, EACCES);
+    file_fault_set(YK_FILE_OP_LIST, 1, EACCES);
     EXPECT_FAILURE(yk_dir_list(p->dir, &list), YK_EINVAL, p->dir);
-    fail_next(YK_FILE_OP_LIST, 1, EIO);
+    file_fault_set(YK_FILE_OP_LIST, 1, EIO);
     EXPECT_FAILURE(yk_file_glob(p->path, &list), YK_EIO, p->path);
-    fail_next(YK_FILE_OP_REMOVE, 1, EPERM);
+    file_fault_set(YK_FILE_OP_REMOVE, 1, EPERM);
     EXPECT_FAILURE(yk_file_remove(p->path), YK_EINVAL, p->path);
-    fail_next(YK_FILE_OP_MKDIR, 1, ENOSPC);
+    file_fault_set(YK_FILE_OP_MKDIR, 1, ENOSPC);
     EXPECT_FAILURE(yk_dir_create(p->dir), YK_EINVAL, p->dir);
     assert_null(text);
     assert_null(map.data);
     assert_int_equal(list.n_items, 0);
-    fail_next(YK_FILE_OP_READ, 1, EINTR); /* an interruption is not a failure */
+    file_fault_set(YK_FILE_OP_READ, 1, EINTR); /* an interruption is not a failure */
     expect_content(p->path, "abc");
 }
 

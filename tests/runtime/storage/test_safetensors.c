@@ -14,22 +14,10 @@
 #include "runtime/storage/file.h"
 #include "runtime/storage/json.h"
 #include "runtime/storage/safetensors.h"
+#include "tests/runtime/file_fault.h"
 #include "tests/runtime/scratch.h"
 
 #define GOLDEN "tests/golden/safetensors/mixed.safetensors"
-
-/* Fail the n-th call from now on that is of kind `op`; n == 0: none. */
-static struct {
-    yk_file_op op;
-    int n, err;
-} fault;
-
-int yk_file_fault(yk_file_op op, const char *path)
-{
-    (void)path;
-    if (fault.n == 0 || op != fault.op || --fault.n > 0) return 0;
-    return fault.err;
-}
 
 static yk_safetensors *golden; /* open all the time, so that faults do not meet it */
 
@@ -37,7 +25,7 @@ static int set_up(void **state)
 {
     char *dir = malloc(SCRATCH_PATH);
     scratch_make(dir);
-    fault.n = 0;
+    file_fault_set(YK_FILE_OP_OPEN, 0, 0);
     *state = dir;
     return yk_safetensors_open(GOLDEN, &golden);
 }
@@ -405,9 +393,7 @@ static void a_tensor_that_was_not_written_is_not_committed(void **state)
 static yk_status write_with_fault(const char *dir, int64_t max, yk_file_op op, int n)
 {
     yk_safetensors_writer *w;
-    fault.op = op;
-    fault.n = n;
-    fault.err = ENOSPC;
+    file_fault_set(op, n, ENOSPC);
     int saved = scratch_stderr_begin();
     yk_status status = yk_safetensors_writer_open(dir, mixed, 6, max, &w);
     if (status == YK_OK) {
@@ -441,7 +427,7 @@ static void a_disk_that_fills_at_any_call_leaves_what_was_there(void **state)
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         for (int n = 1; n <= kinds[k].n_calls; n++) {
             assert_int_equal(write_with_fault(dir, 0, kinds[k].op, n), YK_EINVAL);
-            assert_int_equal(fault.n, 0);
+            assert_int_equal(file_fault_left(), 0);
             assert_int_equal(yk_file_read_all(path, &text, &bytes), YK_OK);
             assert_string_equal(text, "what was there");
             free(text);
@@ -449,7 +435,7 @@ static void a_disk_that_fills_at_any_call_leaves_what_was_there(void **state)
         }
     }
     assert_int_equal(write_with_fault(dir, 0, YK_FILE_OP_WRITE, 8), YK_OK); /* there is no 8th */
-    fault.n = 0;
+    file_fault_set(YK_FILE_OP_OPEN, 0, 0);
 }
 
 static void shards_that_do_not_fit_leave_what_was_there(void **state)
@@ -460,7 +446,7 @@ static void shards_that_do_not_fit_leave_what_was_there(void **state)
     scratch_write(path, dir, "model.safetensors", "what was there", 14);
     for (int n = 1; n <= 11; n++) { /* three files: two writes of header, then five of data */
         assert_int_equal(write_with_fault(dir, 20, YK_FILE_OP_WRITE, n), YK_EINVAL);
-        assert_int_equal(fault.n, 0);
+        assert_int_equal(file_fault_left(), 0);
         assert_int_equal(scratch_count(dir), 1);
     }
     for (int n = 1; n <= 3; n++) {
