@@ -192,11 +192,12 @@ static void linear_of_no_rows_is_zero_or_what_was_there(void **state)
         backward_weight_case(*state, YK_BF16, YK_F32, none, way & 1, way & 2);
 }
 
-/* Large enough that tiles are cut in both directions and every thread has some. */
+/* Large enough that each side in turn is cut, and every thread has some. */
 static void larger_products(op_case *c)
 {
-    static const shape large[] = {{513, 300, 129}, {129, 1025, 65}, {1030, 33, 260}};
-    for (int i = 0; i < 3; i++) {
+    static const shape large[] = {
+        {513, 300, 129}, {129, 1025, 65}, {1030, 33, 260}, {2100, 40, 33}, {9, 37, 4999}};
+    for (int i = 0; i < 5; i++) {
         forward_case(c, YK_F32, large[i], true, RESIDUAL);
         gelu_case(c, YK_F32, large[i], true);
         backward_input_case(c, YK_F32, large[i], true, false);

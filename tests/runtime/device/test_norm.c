@@ -9,8 +9,9 @@
 
 #include "tests/runtime/device/op_case.h"
 
-static const int64_t sizes[][2] = {{1, 1}, {1, 127}, {3, 17}, {17, 129}, {129, 3}, {257, 64}};
-#define N_SIZES 6
+static const int64_t sizes[][2] = {{1, 1},   {1, 127},  {3, 17},   {17, 129},
+                                   {129, 3}, {257, 64}, {2, 5003}, {2500, 5}};
+#define N_SIZES 8
 
 /* `offset` makes rows whose mean is far from zero, where a careless variance cancels. */
 static op_buffer *rows_of(op_case *c, yk_dtype t, int64_t n, double scale, double offset)
