@@ -14,92 +14,39 @@ typedef struct preset {
     yk_model_shape shape;
 } preset;
 
-#define GPT2(l, c, h)                                                                              \
+/* Layers L, width C, heads H, kv heads G, feed-forward F, vocabulary V, longest sequence T. */
+#define GPT2(l, c, h, v, t)                                                                        \
     {                                                                                              \
         .family = YK_FAMILY_GPT2, .layers = l, .width = c, .heads = h, .kv_heads = h,              \
-        .head_size = c / h, .ffn = 4 * c, .vocab = 50257, .max_seq_len = 1024, .norm_eps = 1e-5,   \
+        .head_size = (c) / (h), .ffn = 4 * (c), .vocab = v, .max_seq_len = t, .norm_eps = 1e-5,    \
         .tied = true                                                                               \
     }
-#define QWEN2(l, c, h, g, f, v, seq, eps, tie)                                                     \
+#define GATED(kind, l, c, h, g, f, v, t, eps, theta, tie)                                          \
     {                                                                                              \
-        .family = YK_FAMILY_QWEN2, .layers = l, .width = c, .heads = h, .kv_heads = g,             \
-        .head_size = c / h, .ffn = f, .vocab = v, .max_seq_len = seq, .norm_eps = eps,             \
-        .rope_theta = 1e6, .tied = tie                                                             \
+        .family = YK_FAMILY_##kind, .layers = l, .width = c, .heads = h, .kv_heads = g,            \
+        .head_size = (c) / (h), .ffn = f, .vocab = v, .max_seq_len = t, .norm_eps = eps,           \
+        .rope_theta = theta, .tied = tie                                                           \
     }
+#define LLAMA(l, c, h, g, f, v, t, theta)    GATED(LLAMA, l, c, h, g, f, v, t, 1e-5, theta, false)
+#define QWEN2(l, c, h, g, f, v, t, eps, tie) GATED(QWEN2, l, c, h, g, f, v, t, eps, 1e6, tie)
 
-/* From the models' published config.json files. */
+/* From the models' published config.json files; the tiny ones are for tests. */
 static const preset presets[] = {
-    {"gpt2-124m", GPT2(12, 768, 12)},
-    {"gpt2-355m", GPT2(24, 1024, 16)},
-    {"gpt2-774m", GPT2(36, 1280, 20)},
-    {"gpt2-1.5b", GPT2(48, 1600, 25)},
-    {"llama2-7b",
-     {.family = YK_FAMILY_LLAMA,
-      .layers = 32,
-      .width = 4096,
-      .heads = 32,
-      .kv_heads = 32,
-      .head_size = 128,
-      .ffn = 11008,
-      .vocab = 32000,
-      .max_seq_len = 4096,
-      .norm_eps = 1e-5,
-      .rope_theta = 1e4}},
-    {"llama3-8b",
-     {.family = YK_FAMILY_LLAMA,
-      .layers = 32,
-      .width = 4096,
-      .heads = 32,
-      .kv_heads = 8,
-      .head_size = 128,
-      .ffn = 14336,
-      .vocab = 128256,
-      .max_seq_len = 8192,
-      .norm_eps = 1e-5,
-      .rope_theta = 5e5}},
+    {"gpt2-124m", GPT2(12, 768, 12, 50257, 1024)},
+    {"gpt2-355m", GPT2(24, 1024, 16, 50257, 1024)},
+    {"gpt2-774m", GPT2(36, 1280, 20, 50257, 1024)},
+    {"gpt2-1.5b", GPT2(48, 1600, 25, 50257, 1024)},
+    {"llama2-7b", LLAMA(32, 4096, 32, 32, 11008, 32000, 4096, 1e4)},
+    {"llama3-8b", LLAMA(32, 4096, 32, 8, 14336, 128256, 8192, 5e5)},
     {"qwen2.5-0.5b", QWEN2(24, 896, 14, 2, 4864, 151936, 32768, 1e-6, true)},
     {"qwen2.5-1.5b", QWEN2(28, 1536, 12, 2, 8960, 151936, 131072, 1e-6, true)},
     {"qwen2.5-3b", QWEN2(36, 2048, 16, 2, 11008, 151936, 32768, 1e-6, true)},
     {"qwen2.5-7b", QWEN2(28, 3584, 28, 4, 18944, 152064, 131072, 1e-6, false)},
     {"qwen2.5-14b", QWEN2(48, 5120, 40, 8, 13824, 152064, 131072, 1e-5, false)},
     {"qwen2.5-32b", QWEN2(64, 5120, 40, 8, 27648, 152064, 131072, 1e-5, false)},
-    {"tiny-gpt2",
-     {.family = YK_FAMILY_GPT2,
-      .layers = 2,
-      .width = 64,
-      .heads = 2,
-      .kv_heads = 2,
-      .head_size = 32,
-      .ffn = 256,
-      .vocab = 256,
-      .max_seq_len = 128,
-      .norm_eps = 1e-5,
-      .tied = true}},
-    {"tiny-llama",
-     {.family = YK_FAMILY_LLAMA,
-      .layers = 2,
-      .width = 64,
-      .heads = 4,
-      .kv_heads = 2,
-      .head_size = 16,
-      .ffn = 192,
-      .vocab = 256,
-      .max_seq_len = 128,
-      .norm_eps = 1e-5,
-      .rope_theta = 1e4}},
-    {"tiny-qwen2",
-     {.family = YK_FAMILY_QWEN2,
-      .layers = 2,
-      .width = 64,
-      .heads = 4,
-      .kv_heads = 2,
-      .head_size = 16,
-      .ffn = 192,
-      .vocab = 256,
-      .max_seq_len = 128,
-      .norm_eps = 1e-6,
-      .rope_theta = 1e6,
-      .tied = true}},
+    {"tiny-gpt2", GPT2(2, 64, 2, 256, 128)},
+    {"tiny-llama", LLAMA(2, 64, 4, 2, 192, 256, 128, 1e4)},
+    {"tiny-qwen2", QWEN2(2, 64, 4, 2, 192, 256, 128, 1e-6, true)},
 };
 #define N_PRESETS (sizeof presets / sizeof presets[0])
 
