@@ -29,8 +29,8 @@ fail() {
 run() {
     "$@" >"$scratch/.out" 2>"$scratch/.err" </dev/null
     status=$?
-    out=$(cat "$scratch/.out")
-    err=$(cat "$scratch/.err")
+    out=$(tr -d '\0' <"$scratch/.out")
+    err=$(tr -d '\0' <"$scratch/.err")
 }
 
 expect_status() {

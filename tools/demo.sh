@@ -8,12 +8,15 @@
 # that start, timing and training fit into 90 seconds; training itself never reads the clock. The run
 # is runs/demo: its config.yaml says how many steps were taken.
 set -euo pipefail
+text=${DATA:+$(realpath -m -- "$DATA")}
 cd "$(dirname "$0")/.."
 
 budget=${DEMO_SECONDS:-90} # of wall time for timing and training
 config=configs/demo.yaml
 run=runs/demo
 yoke=${BUILD:-build}/yoke
+least_bytes=400    # one window of 256 to train on, and some to validate on
+most_val_bytes=400000 # so that the evaluation after the 90 seconds stays a matter of seconds
 
 say() { printf '%s\n' "$*"; }
 fail() {
@@ -23,35 +26,47 @@ fail() {
 
 # Make data/demo.txt out of the book, or of the licence texts that every machine has.
 make_text() {
-    mkdir -p data
     if command -v bible >/dev/null || tools/setup --optional demo; then
         say "text: the King James Bible (package bible-kjv)"
-        bible -f 'gen1:1-rev22:21' | sed 's/^[^ ]* //' >data/demo.txt
+        bible -f 'gen1:1-rev22:21' | sed 's/^[^ ]* //' >data/demo.txt.part
     else
         say "text: the licences in /usr/share/common-licenses, since bible-kjv cannot be had"
-        cat /usr/share/common-licenses/* >data/demo.txt
+        cat /usr/share/common-licenses/* >data/demo.txt.part
     fi
+    mv data/demo.txt.part data/demo.txt
+}
+
+# train DIR ASSIGNMENT...: the demo's run in another folder or of another length.
+train() {
+    local dir=$1 sets=() assignment
+    shift
+    for assignment; do sets+=(--set "$assignment"); done
+    # In quotes, since a name may hold what YAML would read otherwise.
+    "$yoke" train "$config" --set "data.train='${text//\'/\'\'}'" --set "run.dir=$dir" "${sets[@]}"
 }
 
 # Milliseconds of a step: the median of a short run's later steps.
 time_step() {
     rm -rf "$run-timing"
-    "$yoke" train "$config" --set "data.train=$text" --set "run.dir=$run-timing" \
-        --set train.steps=24 --set schedule.warmup=0 --set data.val_fraction=0 >/dev/null
+    train "$run-timing" train.steps=24 schedule.warmup=0 data.val_fraction=0 >/dev/null || exit
     sed -n 's/.*"step": \([0-9]*\),.*"step_ms": \([0-9.e+]*\),.*/\1 \2/p' "$run-timing/metrics.jsonl" |
         awk '$1 >= 8 {print $2}' | sort -g | awk '{a[NR] = $1} END {print a[int((NR + 1) / 2)]}'
     rm -rf "$run-timing"
 }
 
+[ -z "$text" ] || [ -f "$text" ] || fail "there is no file '$text'; give DATA=FILE a text file"
+mkdir -p data runs 2>/dev/null && [ -w data ] && [ -w runs ] ||
+    fail "data/ and runs/ cannot be written in $PWD; copy the tree to where you may write"
+
 tools/setup
 make --no-print-directory
-text=${DATA:-}
 if [ -z "$text" ]; then
-    [ -s data/demo.txt ] || make_text
     text=data/demo.txt
-elif [ ! -f "$text" ]; then
-    fail "there is no file '$text'; give DATA=FILE a text file"
+    [ -s $text ] || make_text
 fi
+bytes=$(wc -c <"$text")
+[ "$bytes" -ge $least_bytes ] ||
+    fail "'$text' has $bytes bytes; the demo needs $least_bytes, and a megabyte to learn much"
 
 begin=$(date +%s.%N)
 step_ms=$(time_step)
@@ -59,13 +74,14 @@ step_ms=$(time_step)
 # What is left of the budget, less 2 % for a machine that is a little slower later.
 steps=$(awk -v t="$step_ms" -v b="$budget" -v t0="$begin" -v t1="$(date +%s.%N)" \
     'BEGIN {n = int((b - (t1 - t0)) * 0.98 * 1000 / t); print n < 50 ? 50 : n}')
+val_fraction=$(awk -v n="$bytes" -v most=$most_val_bytes 'BEGIN {print most < 0.05 * n ? most / n : 0.05}')
 say "a step takes $step_ms ms here: $steps steps fill $budget seconds"
 
 rm -rf "$run"
-"$yoke" train "$config" --set "data.train=$text" --set "run.dir=$run" --set "train.steps=$steps"
+train "$run" "train.steps=$steps" "data.val_fraction=$val_fraction"
 say
 say "what it writes now:"
 "$yoke" generate "$run" --prompt $'\n' --max-tokens 400 --temperature 0.8 --seed 1
 say
 say "go on:  $yoke generate $run --prompt 'And it came to pass'"
-say "        $yoke eval $run --data $text"
+say "        $yoke eval $run"
