@@ -1,16 +1,15 @@
 /* runtime/device/dry/specs.c - the devices that are known by a short name.
  *
  * Rates are what well-written kernels reach, not what the data sheet says, because a plan that
- * promises the data sheet is wrong. The h200 row was measured (docs: matrix products 650-770
- * TFLOP/s with power, memory 4.3 TB/s, PCIe 55 GB/s one way and 49 GB/s with both in use, fused
- * attention forward and backward 245-530 TFLOP/s by shape). The others are the data sheet's dense
- * figures with fp32 accumulation, given beside each row, times the shares that are reached in
- * practice:
+ * promises the data sheet is wrong. The h200 row was measured: matrix products 650-770 TFLOP/s,
+ * moving with power, memory 4.3 TB/s, PCIe 55 GB/s one way and 49 GB/s with both in use, fused
+ * attention forward and backward 245-530 TFLOP/s by shape. The other cards have the data sheet's
+ * dense figures with fp32 accumulation, given beside each, times the shares reached in practice:
  *
- *   products   0.70 on SXM cards of sm_90 (power), 0.85 on sm_80, 0.92 on GeForce cards, whose
- *              16-bit rate with fp32 accumulation is low enough to be kept
+ *   products   0.70 on sm_90 (power), 0.85 on sm_80, 0.92 on GeForce cards, whose 16-bit rate with
+ *              fp32 accumulation is low enough to be kept
  *   fp32       0.75, without TF32
- *   attention  0.65 of the products' rate
+ *   attention  0.54 of the products' rate on sm_90, 0.65 elsewhere
  *   memory     0.90; PCIe 0.80 of the raw rate, both ways in use
  *
  * memory_bytes is what CUDA reports as the card's total less 0.5 GiB for its own context.
@@ -105,16 +104,16 @@ static const known_spec known_specs[] = {
       .memory_rate = 4300 * GIGA,
       .host_link_rate = 49 * GIGA,
       .launch_s = 3e-6}},
-    /* Two cores of a server with AVX-512, as rented: a place to plan the demo for. */
+    /* Two cores at 2.5 GHz with AVX-512, as cpu/ describes them. */
     {"cpu",
      {.name = "two CPU cores",
       .kind = YK_DEVICE_CPU,
-      .memory_bytes = GIB(4),
-      .matmul_flops = RATES(0.15, 0.12),
-      .attention_flops = RATES(0.06, 0.05),
-      .memory_rate = 12 * GIGA,
-      .host_link_rate = 6 * GIGA,
-      .launch_s = 5e-6}},
+      .memory_bytes = GIB(8),
+      .matmul_flops = RATES(0.256, 0.256),
+      .attention_flops = RATES(0.154, 0.154),
+      .memory_rate = 20 * GIGA,
+      .host_link_rate = 10 * GIGA,
+      .launch_s = 3e-6}},
 };
 
 #define N_KNOWN (sizeof known_specs / sizeof known_specs[0])
