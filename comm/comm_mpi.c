@@ -5,10 +5,10 @@
  * ranks do in one sequence, so a number names the same collective on every rank.
  */
 #include <stdlib.h>
-#include <time.h>
 
 #include "comm/mpi_group.h"
 #include "comm/world_mpi.h"
+#include "runtime/base/clock.h"
 
 /* MPI promises tags up to here, and so many collectives are never under way. */
 #define N_TAGS 32768
@@ -105,21 +105,14 @@ static yk_status mpi_create(yk_comm *c)
 
 /* ---- through the stream ------------------------------------------------------------------- */
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static yk_status run_task(void *context)
 {
     const mpi_task *t = context;
     yk_comm *c = t->comm;
     if (atomic_load(&c->failed)) return (yk_status)atomic_load(&c->failed);
-    int64_t begin = now_ns();
+    int64_t begin = yk_clock_ns();
     yk_status status = t->run(t);
-    atomic_fetch_add(&c->busy_ns, now_ns() - begin);
+    atomic_fetch_add(&c->busy_ns, yk_clock_ns() - begin);
     atomic_fetch_add(&c->n_collectives, 1);
     if (status != YK_OK) atomic_store(&c->failed, (int)status);
     return status;

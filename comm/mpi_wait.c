@@ -9,17 +9,13 @@
 
 #include <time.h>
 
+#include "runtime/base/clock.h"
+
 /* How long to look without sleeping: the time a small message takes between two awake ranks. */
 #define EAGER_S     20e-6
+#define LOOK_MAX_S  0.5 /* what the time between two looks counts for: more, and this process was stopped */
 #define PAUSE_MIN_S 20e-6
 #define PAUSE_MAX_S 1e-3
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void pause_for(double waited_s)
 {
@@ -62,11 +58,14 @@ static yk_status fail_late(MPI_Request *requests, int n, const int *ranks, doubl
 yk_status yk_mpi_wait(MPI_Request *requests, int n, const int *ranks, double timeout_s,
                       const char *what)
 {
-    for (double begin = now_s();;) {
+    double looked = yk_clock_s(), waited = 0;
+    for (;;) {
         int done = 0;
         YK_TRY(yk_mpi_check(MPI_Testall(n, requests, &done, MPI_STATUSES_IGNORE), what));
         if (done) return YK_OK;
-        double waited = now_s() - begin;
+        double passed = yk_clock_s() - looked;
+        looked += passed;
+        waited += passed < LOOK_MAX_S ? passed : LOOK_MAX_S;
         if (timeout_s > 0 && waited > timeout_s)
             return fail_late(requests, n, ranks, timeout_s, what);
         if (waited > EAGER_S) pause_for(waited);

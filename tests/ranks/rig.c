@@ -2,7 +2,6 @@
 #include "tests/ranks/rig.h"
 
 #include <stdio.h>
-#include <time.h>
 
 void rank_fail(yk_world *world, const char *file, int line, const char *condition)
 {
@@ -68,11 +67,4 @@ void rank_group_close(rank_group *g)
 {
     yk_comm_destroy(g->comm);
     yk_arena_destroy(g->arena);
-}
-
-double rank_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }

@@ -41,7 +41,4 @@ rank_group rank_group_open_part(rank_rig *r, yk_axis axis, const rank_group *who
                                 int64_t max_count);
 void rank_group_close(rank_group *g);
 
-/* Seconds of a clock that all processes of a host share. */
-double rank_now(void);
-
 #endif

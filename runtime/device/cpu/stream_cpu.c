@@ -9,8 +9,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/device/cpu/cpu.h"
 
 typedef struct cpu_event {
@@ -69,9 +69,7 @@ yk_status yk_cpu_stream_synchronize(yk_stream *s)
 double yk_cpu_stream_now(const yk_stream *s)
 {
     (void)s;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return yk_clock_s();
 }
 
 yk_status yk_cpu_stream_run(yk_stream *s, yk_stream_fn fn, const void *context, int64_t bytes)

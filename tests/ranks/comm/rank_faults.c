@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
 #include "tests/ranks/rig.h"
 
 /* Where in the group a rank is that the others wait for: the last. */
@@ -30,7 +31,7 @@ static void late(rank_rig *r, const char *what)
         sleep(30);
         rank_fail(r->world, __FILE__, __LINE__, "the others end the run");
     }
-    double begin = rank_now();
+    double begin = yk_clock_s();
     yk_status (*synchronize)(yk_stream *) = yk_stream_synchronize;
     if (strcmp(what, "gather") == 0)
         yk_comm_all_gather(g.comm, buffer, shard, COUNT, YK_F32, r->reduce);
@@ -41,7 +42,7 @@ static void late(rank_rig *r, const char *what)
     else
         yk_comm_all_reduce(g.comm, buffer, COUNT, YK_F32, r->reduce);
     EXPECT(r, synchronize(r->reduce) == YK_ETIMEDOUT);
-    double waited = rank_now() - begin;
+    double waited = yk_clock_s() - begin;
     EXPECT(r, waited >= 0.5 && waited < 3);
     EXPECT(r, yk_comm_barrier(g.comm, r->gather) == YK_ETIMEDOUT);
     EXPECT(r, yk_comm_all_reduce(g.comm, buffer, COUNT, YK_F32, r->gather) == YK_ETIMEDOUT);
@@ -59,9 +60,9 @@ static void late_to_agree(rank_rig *r)
         sleep(30);
         rank_fail(r->world, __FILE__, __LINE__, "the others end the run");
     }
-    double begin = rank_now();
+    double begin = yk_clock_s();
     EXPECT(r, yk_world_min(r->world, 1, &least) == YK_ETIMEDOUT);
-    EXPECT(r, rank_now() - begin < 3);
+    EXPECT(r, yk_clock_s() - begin < 3);
     EXPECT(r, yk_world_barrier(r->world) == YK_ETIMEDOUT);
     EXPECT(r, yk_world_agree(r->world, YK_OK) == YK_ETIMEDOUT);
     yk_world_abort(r->world, 3);
@@ -71,7 +72,7 @@ static void late_to_agree(rank_rig *r)
 
 static yk_status note_time(void *context)
 {
-    **(double **)context = rank_now();
+    **(double **)context = yk_clock_s();
     return YK_OK;
 }
 
@@ -88,11 +89,11 @@ static void transfers_run_beside_work(rank_rig *r)
         EXPECT(r, yk_comm_all_reduce(g.comm, buffer, COUNT, YK_F32, r->reduce) == YK_OK);
         EXPECT(r, yk_stream_run(r->reduce, note_time, &at, sizeof at) == YK_OK);
     }
-    double begin = rank_now();
+    double begin = yk_clock_s();
     volatile double x = 1;
-    while (rank_now() < begin + 2)
+    while (yk_clock_s() < begin + 2)
         for (int i = 0; i < 1000; i++) x = sqrt(x + i);
-    double end = rank_now();
+    double end = yk_clock_s();
     EXPECT(r, yk_stream_synchronize(r->reduce) == YK_OK);
     for (int i = 0; i < N; i++) EXPECT(r, ended[i] > begin - 1 && ended[i] < end);
     rank_group_close(&g);
