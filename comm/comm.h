@@ -57,17 +57,18 @@ typedef struct yk_comm_options {
     yk_device *device; /* likewise; its kind picks the backend: mpi on cpu, nccl on cuda, dry */
     const yk_topology *topology; /* on a dry device, copied; NULL: one rank. Not used elsewhere */
     yk_axis axis;
-    yk_comm
-        *whole; /* for two groups that reduce one after the other, in the node and then across, what
-                     * one over all ranks would: that group, borrowed likewise, so that fp16 has the
-                     * scale of the whole and the sum has the same bits. Else NULL */
+    /* For two groups that reduce one after the other, in the node and then across, what one over all
+     * ranks would: that group, borrowed likewise, so that fp16 has the scale of the whole and the sum
+     * the same bits. Else NULL. */
+    yk_comm *whole;
     yk_reduce_choice reduce;
     yk_dtype wire;     /* what gradients travel as: YK_F32, YK_BF16, YK_F16 */
     int64_t max_count; /* elements of the largest buffer that will be reduced: size * count */
     yk_arena *staging; /* device memory for wire buffers is pushed here, once; borrowed likewise.
                         * How much is a function of the other options: a dry group pushes what the
                         * one that it stands for pushes. Nothing for one rank or max_count 0 */
-    double timeout_s;  /* a collective fails when so long nothing came from a rank it waits for */
+    double timeout_s;  /* a collective fails when so long nothing came from a rank it waits for; 0:
+                        * the world's deadline, as it is then */
 } yk_comm_options;
 
 /* Make a group.                                                                     [collective]

@@ -11,6 +11,7 @@
 
 #include "comm/backend.h"
 #include "comm/mpi_wait.h"
+#include "comm/world_mpi.h"
 
 /* Requests that are waited for together. */
 typedef struct mpi_batch {
@@ -48,6 +49,12 @@ typedef struct mpi_task {
     int64_t bytes;
     int root;
 } mpi_task;
+
+/* Seconds that a collective waits for a rank. */
+static inline double yk_mpi_deadline(const yk_comm *c)
+{
+    return c->o.timeout_s > 0 ? c->o.timeout_s : c->o.world->timeout_s;
+}
 
 static inline mpi_group *yk_mpi_group_of(const yk_comm *c)
 {

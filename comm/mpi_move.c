@@ -44,7 +44,7 @@ yk_status yk_mpi_batch_wait(yk_comm *c, mpi_batch *b, const char *what)
 {
     int n = b->n;
     b->n = 0;
-    return yk_mpi_wait(b->requests, n, b->ranks, c->o.timeout_s, what);
+    return yk_mpi_wait(b->requests, n, b->ranks, yk_mpi_deadline(c), what);
 }
 
 /* ---- gather ------------------------------------------------------------------------------- */
@@ -135,7 +135,7 @@ yk_status yk_mpi_run_broadcast(const mpi_task *t)
 yk_status yk_mpi_finish(yk_comm *c, int error, MPI_Request *request, const char *what)
 {
     YK_TRY(yk_mpi_check(error, what));
-    return yk_mpi_wait(request, 1, NULL, c->o.timeout_s, what);
+    return yk_mpi_wait(request, 1, NULL, yk_mpi_deadline(c), what);
 }
 
 /* All learn the sums of all, and add in the order of the group's index. */

@@ -12,8 +12,9 @@
 #include "runtime/base/clock.h"
 
 /* How long to look without sleeping: the time a small message takes between two awake ranks. */
-#define EAGER_S     20e-6
-#define LOOK_MAX_S  0.5 /* what the time between two looks counts for: more, and this process was stopped */
+#define EAGER_S 20e-6
+#define LOOK_MAX_S                                                                                 \
+    0.5 /* what the time between two looks counts for: more, and this process was stopped */
 #define PAUSE_MIN_S 20e-6
 #define PAUSE_MAX_S 1e-3
 

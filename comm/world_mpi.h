@@ -18,7 +18,7 @@ struct yk_world {
     MPI_Comm comm; /* the world's own calls */
     int rank, size, n_nodes, local_size;
     bool regular;
-    double timeout_s;
+    _Atomic double timeout_s;
     yk_status failed; /* YK_EPEER or YK_ETIMEDOUT, once it happened */
     yk_held held;
     yk_place *places; /* (size) */

@@ -10,6 +10,7 @@
 #ifndef YK_ENGINE_ENGINE_H
 #define YK_ENGINE_ENGINE_H
 
+#include "comm/watchdog.h"
 #include "engine/ranks.h"
 #include "models/model.h"
 #include "optim/store/store.h"
@@ -51,6 +52,7 @@ typedef struct yk_engine {
     yk_stream *compute;
     yk_arena *persistent, *activation, *workspace, *pinned;
     yk_ranks ranks;
+    yk_watchdog *watchdog; /* is told where a step is; borrowed, NULL: nobody */
     yk_store *store;
     yk_pass *pass;
     yk_dtype compute_dtype, grads_dtype;

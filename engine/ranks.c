@@ -43,8 +43,7 @@ static yk_status create_group(const yk_ranks_options *o, yk_axis axis, yk_comm *
                                              .reduce = c->comm.reduce,
                                              .wire = wire,
                                              .max_count = max_count,
-                                             .staging = o->staging,
-                                             .timeout_s = c->comm.timeout},
+                                             .staging = o->staging},
                           comm_out);
 }
 

@@ -7,6 +7,7 @@
  * Each part runs on every rank, and what one rank finds wrong is the end for all.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "engine/bind.h"
@@ -89,6 +90,15 @@ static yk_status create_engine(yk_trainer *t)
                             &t->engine);
 }
 
+/* From now on ranks are watched. Starting may take longer than what comes.           [collective] */
+static yk_status watch(yk_trainer *t)
+{
+    double timeout_s = t->config->comm.timeout;
+    if (!t->world) return YK_OK;
+    yk_world_set_timeout(t->world, fmax(timeout_s, YK_WORLD_TIMEOUT_S));
+    return yk_watchdog_start(t->world, timeout_s, &t->watchdog);
+}
+
 static void print_start(const yk_trainer *t)
 {
     const yk_config *c = t->config;
@@ -111,6 +121,7 @@ static void print_start(const yk_trainer *t)
 static yk_status prepare(yk_trainer *t)
 {
     YK_TRY(create_engine(t));
+    t->engine->watchdog = t->watchdog;
     YK_TRY(load_weights(t));
     YK_TRY(create_loader(t));
     YK_TRY(yk_write_sample_check(t->engine, t->config));
@@ -134,6 +145,7 @@ static yk_status together(yk_trainer *t, yk_status (*part)(yk_trainer *t))
 
 yk_status yk_trainer_start(yk_trainer *t)
 {
+    YK_TRY(watch(t));
     YK_TRY(together(t, check));
     YK_TRY(together(t, find_place));
     return together(t, prepare);

@@ -18,6 +18,7 @@ static yk_status forward(yk_engine *e)
     int last = yk_model_n_units(e->model) - 1;
     for (int u = 0; u <= last; u++) {
         const yk_param_view *p;
+        yk_watchdog_note(e->watchdog, YK_PHASE_FORWARD, u);
         YK_TRY(yk_store_acquire(e->store, u, u < last ? u + 1 : -1, e->compute, &p));
         YK_TRY(yk_pass_forward(e->pass, u, p));
         YK_TRY(yk_store_release(e->store, u, e->compute));
@@ -30,6 +31,7 @@ static yk_status backward(yk_engine *e)
     for (int u = yk_model_n_units(e->model) - 1; u >= 0; u--) {
         const yk_param_view *p = NULL;
         const yk_grad_view *g;
+        yk_watchdog_note(e->watchdog, YK_PHASE_BACKWARD, u);
         bool reads = yk_model_backward_reads(e->model, u);
         int next = u > 0 && yk_model_backward_reads(e->model, u - 1) ? u - 1 : -1;
         if (reads) YK_TRY(yk_store_acquire(e->store, u, next, e->compute, &p));
@@ -60,6 +62,7 @@ static yk_status micro_step(yk_engine *e, const yk_batch *batch)
 static yk_status decide(yk_engine *e)
 {
     const yk_config *c = e->config;
+    yk_watchdog_note(e->watchdog, YK_PHASE_REDUCE, -1);
     YK_TRY(yk_store_sum_squares(e->store, e->compute, e->values));
     return yk_step_finish(e->compute,
                           &(yk_step_finish_args){
@@ -84,6 +87,7 @@ static yk_status update(yk_engine *e)
         .eps = (float)c->optim.eps,
         .weight_decay = (float)c->optim.weight_decay,
     };
+    yk_watchdog_note(e->watchdog, YK_PHASE_UPDATE, -1);
     return yk_store_update(e->store, e->compute, &adamw, e->values);
 }
 
@@ -97,10 +101,12 @@ static yk_status publish_result(yk_engine *e, int64_t step)
 
 yk_status yk_step_run(yk_engine *e, yk_feed *feed, int64_t step, float lr)
 {
+    yk_watchdog_step(e->watchdog, step);
     YK_TRY(yk_step_begin(e->compute, &(yk_step_begin_args){.values = e->values, .lr = lr}));
     yk_store_begin(e->store, e->n_micro);
     for (int64_t m = 0; m < e->n_micro; m++) {
         yk_batch batch;
+        yk_watchdog_note(e->watchdog, YK_PHASE_DATA, -1);
         YK_TRY(yk_feed_next(feed, &batch));
         YK_TRY(micro_step(e, &batch));
     }

@@ -32,6 +32,7 @@ static double now_s(void)
 static yk_status ask_to_stop(yk_trainer *t)
 {
     int64_t asked = yk_signals_stop_was_asked(), any = asked;
+    if (asked) yk_watchdog_suspect(t->watchdog);
     if (t->n_ranks > 1) YK_TRY(yk_world_max(t->world, asked, &any));
     t->stopping = t->stopping || any != 0;
     return YK_OK;
@@ -99,9 +100,26 @@ static bool is_due(int64_t step, int64_t every)
     return every > 0 && (step + 1) % every == 0;
 }
 
+/* How long the watchdog leaves a rank to name the one that is missing, before collectives fail. */
+#define DEADLINE_MARGIN_S 2.0
+
+/* What follows takes as long as a step does, or it may take longer. */
+static void set_deadline(yk_trainer *t, bool may_be_long)
+{
+    double timeout_s = t->config->comm.timeout;
+    if (!t->world) return;
+    yk_world_set_timeout(t->world, may_be_long ? fmax(timeout_s, YK_WORLD_TIMEOUT_S)
+                                               : timeout_s + DEADLINE_MARGIN_S);
+}
+
+/* The others wait until rank 0 has written: a disk may be slow. */
 static yk_status save(yk_trainer *t, int64_t step)
 {
+    set_deadline(t, true);
+    yk_watchdog_note(t->watchdog, YK_PHASE_SAVE, -1);
     YK_TRY(yk_run_folder_save(t->config, t->engine, yk_trainer_speaks(t)));
+    if (t->world) YK_TRY(yk_world_barrier(t->world));
+    set_deadline(t, false);
     t->last_saved = step;
     return YK_OK;
 }
@@ -258,14 +276,26 @@ static yk_status stop_early(yk_trainer *t, int64_t step)
     return YK_ESTOPPED;
 }
 
+/* A step; the watchdog is told how long this rank computed. On a GPU the host does not know. */
+static yk_status run_step(yk_trainer *t, int64_t step)
+{
+    bool waits = yk_device_get_kind(t->device) == YK_DEVICE_CPU;
+    double begin_s = now_s(), waited_s = yk_store_waited_s(t->engine->store);
+    YK_TRY(yk_step_run(t->engine, &t->feed, step, (float)yk_schedule_rate(&t->schedule, step)));
+    waited_s = yk_store_waited_s(t->engine->store) - waited_s;
+    yk_watchdog_computed(t->watchdog, step, waits ? now_s() - begin_s - waited_s : 0);
+    yk_watchdog_note(t->watchdog, YK_PHASE_END, -1);
+    return YK_OK;
+}
+
 static yk_status train(yk_trainer *t)
 {
     /* A GPU works on a step while the host enqueues the next; on the CPU a step is done on return. */
     int64_t ahead = yk_device_get_kind(t->device) == YK_DEVICE_CUDA ? 1 : 0;
     t->begin_s = now_s();
     for (int64_t step = 0; step < t->config->train.steps; step++) {
-        float lr = (float)yk_schedule_rate(&t->schedule, step);
-        YK_TRY(yk_step_run(t->engine, &t->feed, step, lr));
+        YK_TRY(run_step(t, step));
+        if (step == 0) set_deadline(t, false);
         if (step + 1 < t->config->train.steps) YK_TRY(ask_to_stop(t));
         YK_TRY(catch_up(t, is_stop(t, step) || t->stopping ? step : step - ahead));
         if (t->stopping) return stop_early(t, step);
@@ -308,7 +338,10 @@ yk_status yk_train(const yk_config *config, const yk_model_shape *shape, yk_worl
         t.n_ranks = yk_world_size(world);
     }
     yk_status status = yk_trainer_start(&t);
-    if (status == YK_OK) status = train(&t);
+    bool trains = status == YK_OK;
+    if (trains) status = train(&t);
+    bool all = status == YK_OK || status == YK_ESTOPPED || status == YK_EDIVERGED;
+    yk_watchdog_stop(t.watchdog, status, trains && !all);
     summarise(&t);
     if (status == YK_OK || status == YK_ESTOPPED) *summary_out = t.summary;
     fini(&t);

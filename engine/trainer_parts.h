@@ -16,6 +16,7 @@ typedef struct yk_trainer {
     const yk_config *config;
     yk_world *world; /* the other ranks; NULL: none */
     int rank, n_ranks;
+    yk_watchdog *watchdog; /* NULL: one rank */
     const yk_model_shape *shape;
     yk_dataset *data;
     yk_device *device;

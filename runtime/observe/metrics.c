@@ -57,8 +57,8 @@ yk_status yk_metrics_write(yk_metrics *m, const yk_metrics_row *row)
 {
     line l = {.length = 0};
     add(&l, "{\"step\": %" PRId64, row->step);
-    add_number(&l, "loss", row->loss, 9);
-    if (row->has_val_loss) add_number(&l, "val_loss", row->val_loss, 9);
+    add_number(&l, "loss", row->loss, 17);
+    if (row->has_val_loss) add_number(&l, "val_loss", row->val_loss, 17);
     add_number(&l, "lr", row->lr, 9);
     add_number(&l, "grad_norm", row->grad_norm, 9);
     add_number(&l, "loss_scale", row->loss_scale, 9);

@@ -1,7 +1,8 @@
 /* runtime/observe/metrics.h - metrics.jsonl: one JSON object a step, one line each.
  *
  * Lines are appended and each is written by one call, so that a reader sees whole lines and a run
- * that goes on continues the file. A number that is not finite is written as null.
+ * that goes on continues the file. Losses have so many digits that equal text means equal bits. A
+ * number that is not finite is written as null.
  */
 #ifndef YK_RUNTIME_OBSERVE_METRICS_H
 #define YK_RUNTIME_OBSERVE_METRICS_H

@@ -3,8 +3,8 @@
  * A failure is said with its place and ends the run. The data are made by the program, so that a script
  * gives it no more than a folder.
  */
-#ifndef TESTS_RANKS_TRAIN_PART_H
-#define TESTS_RANKS_TRAIN_PART_H
+#ifndef YK_TESTS_RANKS_TRAIN_PART_H
+#define YK_TESTS_RANKS_TRAIN_PART_H
 
 #include "engine/plan.h"
 #include "engine/step.h"

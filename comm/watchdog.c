@@ -1,0 +1,499 @@
+/* comm/watchdog.c - the watching thread: judging rows, saying the verdict, leaving. */
+#include "comm/watchdog.h"
+
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/heartbeats.h"
+#include "comm/world_mpi.h"
+#include "runtime/base/arith.h"
+#include "runtime/base/clock.h"
+
+#define INTERVAL_MS 100
+#define DT_MAX_S    0.5 /* what a look counts for at most: this process itself may have stood still */
+#define SUSPECT_S   1.4 /* of silence, after a signal: less than mpirun waits between two */
+#define LAST_WORD_S 0.5 /* for other nodes to hear of it */
+#define FAREWELL_S  5.0
+#define STILL_S                                                                                    \
+    1.0 /* without a look: this process stood still, and for QUIET_S knows less than others */
+#define QUIET_S     5.0
+#define SLOW_FACTOR 1.5
+#define SLOW_MIN_US 1000 /* and so much longer than the median */
+#define SLOW_STEPS  10
+
+/* A place in one word. */
+#define NO_UNIT         0xffff
+#define PLACE(s, p, u)  ((int64_t)(s) << 24 | (int64_t)(p) << 16 | (int64_t)(u))
+#define PLACE_STEP(at)  ((at) >> 24)
+#define PLACE_PHASE(at) ((int)((at) >> 16 & 0xff))
+#define PLACE_UNIT(at)  ((int)((at)&0xffff))
+
+typedef enum fault {
+    FINE,
+    FAILED, /* it says so itself */
+    GONE,
+    SILENT, /* its process stands still */
+    LATE,   /* its work does */
+} fault;
+
+/* What this process has seen of a rank. */
+typedef struct seen {
+    int64_t ticks, notes;
+    double silent_s; /* since a tick */
+    double behind_s; /* since a note, while others were further */
+    int pidfd;       /* of a process of this cell; -1: none */
+    int n_slow;      /* steps in a row */
+    bool is_named;
+} seen;
+
+struct yk_watchdog {
+    yk_world *world;
+    yk_beats *beats;
+    yk_beat *own;
+    double timeout_s, start_timeout_s;
+    int64_t step;          /* of the thread that takes notes */
+    seen *seen;            /* (size) */
+    struct pollfd *polled; /* (size + 1): wake, then those of `seen` that have one */
+    int64_t *times;        /* (2 * size) of a step */
+    int64_t judged;        /* steps below are judged for slowness */
+    double looked_s, quiet_until_s;
+    int wake;
+    atomic_bool stops, suspects;
+    pthread_t thread;
+};
+
+static void sleep_s(double s)
+{
+    nanosleep(&(struct timespec){(time_t)s, (long)(fmod(s, 1) * 1e9)}, NULL);
+}
+
+/* ---- notes -------------------------------------------------------------------------------- */
+
+void yk_watchdog_note(yk_watchdog *w, yk_phase phase, int unit)
+{
+    if (!w) return;
+    int64_t place = PLACE(w->step, phase, unit < 0 ? NO_UNIT : unit);
+    atomic_store_explicit(&w->own->place, place, memory_order_relaxed);
+    atomic_fetch_add_explicit(&w->own->notes, 1, memory_order_relaxed);
+}
+
+void yk_watchdog_step(yk_watchdog *w, int64_t step)
+{
+    if (w) w->step = step;
+}
+
+void yk_watchdog_computed(yk_watchdog *w, int64_t step, double seconds)
+{
+    if (!w) return;
+    int64_t us = yk_min((int64_t)(seconds * 1e6), UINT32_MAX);
+    atomic_store(&w->own->computed[step % YK_BEAT_STEPS], step << 32 | us);
+    atomic_store(&w->own->settled, 1);
+}
+
+void yk_watchdog_suspect(yk_watchdog *w)
+{
+    if (w) atomic_store(&w->suspects, true);
+}
+
+/* ---- looking ------------------------------------------------------------------------------ */
+
+static int64_t most_notes(const yk_watchdog *w)
+{
+    int64_t most = 0;
+    for (int r = 0; r < w->world->size; r++)
+        most = yk_max(most, atomic_load(&yk_beats_row(w->beats, r)->notes));
+    return most;
+}
+
+/* Let what does not move grow older. */
+static void age(yk_watchdog *w, double dt)
+{
+    int64_t most = most_notes(w);
+    for (int r = 0; r < w->world->size; r++) {
+        seen *s = &w->seen[r];
+        const yk_beat *row = yk_beats_row(w->beats, r);
+        int64_t ticks = atomic_load(&row->ticks), notes = atomic_load(&row->notes);
+        s->silent_s = ticks != s->ticks ? 0 : s->silent_s + dt;
+        s->behind_s = notes != s->notes || notes >= most ? 0 : s->behind_s + dt;
+        s->ticks = ticks;
+        s->notes = notes;
+    }
+}
+
+static bool was_asked(yk_watchdog *w)
+{
+    sigset_t pending;
+    sigpending(&pending);
+    if (sigismember(&pending, SIGTERM)) atomic_store(&w->suspects, true);
+    return atomic_load(&w->suspects);
+}
+
+/* How long a rank may stay where it is while others wait. */
+static double limit_s(const yk_watchdog *w, const yk_beat *row)
+{
+    bool may_be_long =
+        !atomic_load(&row->settled) || PLACE_PHASE(atomic_load(&row->place)) == YK_PHASE_SAVE;
+    return may_be_long ? w->start_timeout_s : w->timeout_s;
+}
+
+static fault judge(yk_watchdog *w, int r, bool asked)
+{
+    const yk_beat *row = yk_beats_row(w->beats, r);
+    const seen *s = &w->seen[r];
+    bool is_near = yk_beats_cell(w->beats, r) == yk_beats_cell(w->beats, w->world->rank);
+    if (atomic_load(&row->state) == YK_BEAT_FAILED) return FAILED;
+    if (atomic_load(&row->state) == YK_BEAT_GONE) return GONE;
+    if (r == w->world->rank) return s->behind_s > limit_s(w, row) ? LATE : FINE;
+    if (asked && !is_near && s->silent_s > SUSPECT_S) return GONE;
+    if (s->silent_s > w->timeout_s) return SILENT;
+    return s->behind_s > limit_s(w, row) ? LATE : FINE;
+}
+
+/* The worst fault there is, and whose; of ranks that are late the one that is furthest behind. */
+static fault find_fault(yk_watchdog *w, int *rank_out)
+{
+    bool asked = was_asked(w);
+    fault worst = FINE;
+    for (int r = 0; r < w->world->size; r++) {
+        fault f = judge(w, r, asked);
+        if (f == FINE) continue;
+        bool better = worst == FINE || f < worst;
+        if (f == LATE && worst == LATE) better = w->seen[r].notes < w->seen[*rank_out].notes;
+        if (!better) continue;
+        worst = f;
+        *rank_out = r;
+    }
+    return worst;
+}
+
+/* Sleep until it is time to look, something is asked for, or a process of this cell ends. */
+static void wait_and_watch(yk_watchdog *w, int timeout_ms)
+{
+    int n = 1;
+    w->polled[0] = (struct pollfd){w->wake, POLLIN, 0};
+    for (int r = 0; r < w->world->size; r++)
+        if (w->seen[r].pidfd >= 0) w->polled[n++] = (struct pollfd){w->seen[r].pidfd, POLLIN, 0};
+    if (poll(w->polled, (nfds_t)n, timeout_ms) <= 0) return;
+    for (int r = 0, i = 1; r < w->world->size; r++) {
+        if (w->seen[r].pidfd < 0 || !w->polled[i++].revents) continue;
+        yk_beat *row = yk_beats_row(w->beats, r);
+        int64_t runs = YK_BEAT_RUNS;
+        atomic_compare_exchange_strong(&row->state, &runs, YK_BEAT_GONE);
+        close(w->seen[r].pidfd);
+        w->seen[r].pidfd = -1;
+    }
+}
+
+/* ---- slow ranks --------------------------------------------------------------------------- */
+
+static int compare_times(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Microseconds that all ranks computed in a step; 0: not all have, or it is too long ago. */
+static bool read_times(const yk_watchdog *w, int64_t step, bool *is_over_out)
+{
+    for (int r = 0; r < w->world->size; r++) {
+        int64_t word = atomic_load(&yk_beats_row(w->beats, r)->computed[step % YK_BEAT_STEPS]);
+        if (!word || word >> 32 < step) return false;
+        if (word >> 32 > step) *is_over_out = true;
+        w->times[r] = word & UINT32_MAX;
+    }
+    return true;
+}
+
+static void name_slow(yk_watchdog *w, int r, int64_t step, int64_t us, int64_t median)
+{
+    w->seen[r].is_named = true;
+    yk_warn(
+        "slow rank",
+        "rank %d (process %lld on %s) computes %.1f times as long as the median rank, for %d steps "
+        "up to step %lld: %.1f ms against %.1f ms; see what else runs there, or whether its "
+        "processor "
+        "or GPU is throttled",
+        r, (long long)atomic_load(&yk_beats_row(w->beats, r)->pid), yk_world_host(w->world, r),
+        (double)us / (double)median, SLOW_STEPS, (long long)step, 1e-3 * (double)us,
+        1e-3 * (double)median);
+}
+
+/* Judge steps that are over on all ranks. The first one is left out. */
+static void find_slow(yk_watchdog *w)
+{
+    int n = w->world->size;
+    int64_t *sorted = w->times + n;
+    for (bool is_over = false;; w->judged++, is_over = false) {
+        if (!read_times(w, w->judged, &is_over)) return;
+        if (is_over || w->judged == 0) continue;
+        for (int r = 0; r < n; r++) sorted[r] = w->times[r];
+        qsort(sorted, (size_t)n, sizeof *sorted, compare_times);
+        int64_t median = sorted[(n - 1) / 2];
+        for (int r = 0; r < n; r++) {
+            int64_t us = w->times[r];
+            bool slow = us - median > SLOW_MIN_US && (double)us > SLOW_FACTOR * (double)median;
+            w->seen[r].n_slow = slow ? w->seen[r].n_slow + 1 : 0;
+            if (w->seen[r].n_slow >= SLOW_STEPS && !w->seen[r].is_named)
+                name_slow(w, r, w->judged, us, median);
+        }
+    }
+}
+
+/* ---- the verdict -------------------------------------------------------------------------- */
+
+/* A unit's number, or nothing. */
+static void write_place(const yk_beat *row, char text_out[96])
+{
+    static const char *const phases[] = {
+        [YK_PHASE_START] = "the start",
+        [YK_PHASE_DATA] = "waiting for data",
+        [YK_PHASE_FORWARD] = "the forward pass",
+        [YK_PHASE_BACKWARD] = "the backward pass",
+        [YK_PHASE_REDUCE] = "the reduction",
+        [YK_PHASE_UPDATE] = "the update",
+        [YK_PHASE_END] = "its end",
+        [YK_PHASE_EVALUATE] = "an evaluation",
+        [YK_PHASE_SAVE] = "saving",
+    };
+    int64_t at = atomic_load(&row->place);
+    char unit[32] = "";
+    if (PLACE_UNIT(at) != NO_UNIT) snprintf(unit, sizeof unit, " of unit %d", PLACE_UNIT(at));
+    if (PLACE_PHASE(at) == YK_PHASE_START)
+        snprintf(text_out, 96, "before the first step");
+    else
+        snprintf(text_out, 96, "in step %lld, %s%s", (long long)PLACE_STEP(at),
+                 phases[PLACE_PHASE(at)], unit);
+}
+
+static void say(const yk_watchdog *w, int r, fault f)
+{
+    char what[32], where[96];
+    const yk_beat *row = yk_beats_row(w->beats, r);
+    const char *host = yk_world_host(w->world, r);
+    long long pid = atomic_load(&row->pid);
+    snprintf(what, sizeof what, "rank %d", r);
+    write_place(row, where);
+    if (f == GONE)
+        yk_fail(
+            YK_EPEER, what,
+            "its process %lld on %s has died %s; look for its last words above and, if there are "
+            "none, for a lack of memory in the system's log (dmesg), then start the run again",
+            pid, host, where);
+    else if (f == SILENT)
+        yk_fail(
+            YK_ETIMEDOUT, what,
+            "its process %lld on %s has not stirred for %.3g s, %s; it was stopped, or its machine "
+            "or network was; start the run again, with a greater comm.timeout if that is usual",
+            pid, host, w->timeout_s, where);
+    else
+        yk_fail(
+            YK_ETIMEDOUT, what,
+            "its process %lld on %s has not gone on for %.3g s while others wait for it, %s; it "
+            "hangs or is slow; give a slow one more time with comm.timeout",
+            pid, host, limit_s(w, row), where);
+}
+
+static bool has_life(const yk_watchdog *w, int cell, int except)
+{
+    for (int r = 0; r < w->world->size; r++) {
+        if (r == except && r != w->world->rank) continue;
+        bool lives = r == w->world->rank || w->seen[r].silent_s < 1;
+        bool gone = atomic_load(&yk_beats_row(w->beats, r)->state) == YK_BEAT_GONE;
+        if (yk_beats_cell(w->beats, r) == cell && lives && !gone) return true;
+    }
+    return false;
+}
+
+/* A cell that is silent may still be heard by mpirun: where its first rank was stopped, another there
+ * says so and leaves, and mpirun passes that on. */
+static bool ends_meanwhile(yk_watchdog *w)
+{
+    bool asked = was_asked(w);
+    for (double begin = yk_clock_s(); !asked && yk_clock_s() - begin < SUSPECT_S; sleep_s(0.02))
+        if (was_asked(w)) return true;
+    return false;
+}
+
+static bool is_alone(const yk_watchdog *w, int r)
+{
+    int n = 0;
+    for (int q = 0; q < w->world->size; q++)
+        n += yk_beats_cell(w->beats, q) == yk_beats_cell(w->beats, r);
+    return n == 1;
+}
+
+/* The cell of the rank at fault speaks, or, when all there are silent, the lowest other one; in a cell,
+ * who comes first. */
+static bool is_speaker(yk_watchdog *w, int r)
+{
+    int mine = yk_beats_cell(w->beats, w->world->rank), speaks = yk_beats_cell(w->beats, r);
+    bool silent = !has_life(w, speaks, r);
+    for (int c = w->world->size - 1; c >= 0 && silent; c--)
+        if (yk_beats_cell(w->beats, c) == c && has_life(w, c, r)) speaks = c;
+    if (speaks != mine || !yk_beats_claim(w->beats)) return false;
+    return !silent || is_alone(w, r) || !ends_meanwhile(w);
+}
+
+/* What the speaker leaves by, and whom it takes along, should MPI not do it. */
+typedef struct exit_plan {
+    int pidfd;
+} exit_plan;
+
+/* A stopped process cannot leave: end it, where it is ours to reach. */
+static void *leave_late(void *context)
+{
+    const exit_plan *plan = context;
+    sleep_s(1);
+    if (plan->pidfd >= 0) syscall(SYS_pidfd_send_signal, plan->pidfd, SIGKILL, NULL, 0);
+    _exit(1);
+}
+
+/* Say it once, let the other nodes hear of it, and leave. */
+static _Noreturn void leave(yk_watchdog *w, int r, fault f)
+{
+    double begin = yk_clock_s();
+    bool speaks = f != FAILED && begin > w->quiet_until_s && is_speaker(w, r);
+    exit_plan plan = {r == w->world->rank ? -1 : w->seen[r].pidfd};
+    pthread_t late;
+    if (speaks) {
+        yk_held_end(&w->world->held, 0);
+        say(w, r, f);
+    }
+    while (yk_clock_s() - begin < LAST_WORD_S) {
+        atomic_fetch_add(&w->own->ticks, 1);
+        yk_beats_exchange(w->beats, false);
+        sleep_s(0.02);
+    }
+    if (speaks && pthread_create(&late, NULL, leave_late, &plan) == 0)
+        MPI_Abort(MPI_COMM_WORLD, 1); /* for launchers that do not mind how a rank ends */
+    _exit(1);
+}
+
+/* ---- the thread --------------------------------------------------------------------------- */
+
+static void *watch(void *context)
+{
+    yk_watchdog *w = context;
+    w->looked_s = yk_clock_s();
+    while (!atomic_load(&w->stops)) {
+        int rank = 0;
+        wait_and_watch(w, INTERVAL_MS);
+        double dt = yk_clock_s() - w->looked_s;
+        w->looked_s += dt;
+        if (dt > STILL_S) w->quiet_until_s = w->looked_s + QUIET_S;
+        atomic_fetch_add(&w->own->ticks, 1);
+        yk_beats_exchange(w->beats, false);
+        age(w, fmin(dt, DT_MAX_S));
+        fault f = find_fault(w, &rank);
+        if (f != FINE) leave(w, rank, f);
+        if (w->world->rank == 0) find_slow(w);
+    }
+    return NULL;
+}
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+static yk_status create(yk_watchdog *w)
+{
+    size_t n = (size_t)w->world->size;
+    w->seen = calloc(n, sizeof *w->seen);
+    w->polled = calloc(n + 1, sizeof *w->polled);
+    w->times = calloc(2 * n, sizeof *w->times);
+    w->wake = eventfd(0, EFD_CLOEXEC);
+    if (!w->seen || !w->polled || !w->times || w->wake < 0)
+        return yk_fail(YK_ENOMEM, "watchdog", "no memory or descriptor for it");
+    YK_TRY(yk_beats_create(w->world, &w->beats));
+    w->own = yk_beats_row(w->beats, w->world->rank);
+    atomic_store(&w->own->pid, getpid());
+    atomic_store(&w->own->place, PLACE(0, YK_PHASE_START, NO_UNIT));
+    return yk_world_barrier(w->world);
+}
+
+/* Get hold of the processes of this cell. Where the system refuses, their silence will tell. */
+static void find_processes(yk_watchdog *w)
+{
+    int mine = yk_beats_cell(w->beats, w->world->rank);
+    for (int r = 0; r < w->world->size; r++) {
+        w->seen[r].pidfd = -1;
+        if (r == w->world->rank || yk_beats_cell(w->beats, r) != mine) continue;
+        long pid = (long)atomic_load(&yk_beats_row(w->beats, r)->pid);
+        w->seen[r].pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    }
+}
+
+/* The thread takes no signals: they are the caller's. */
+static yk_status start_thread(yk_watchdog *w)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&w->thread, NULL, watch, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error ? yk_fail(YK_ENOMEM, "watchdog", "no thread for it") : YK_OK;
+}
+
+static void destroy(yk_watchdog *w)
+{
+    for (int r = 0; w->seen && r < w->world->size; r++)
+        if (w->seen[r].pidfd > 0) close(w->seen[r].pidfd);
+    if (w->wake >= 0) close(w->wake);
+    yk_beats_destroy(w->beats);
+    free(w->times);
+    free(w->polled);
+    free(w->seen);
+    free(w);
+}
+
+yk_status yk_watchdog_start(yk_world *world, double timeout_s, yk_watchdog **watchdog_out)
+{
+    if (!world || yk_world_size(world) == 1) return YK_OK;
+    yk_watchdog *w = calloc(1, sizeof *w);
+    if (!w) return yk_fail(YK_ENOMEM, "watchdog", "no memory for it");
+    *w = (yk_watchdog){.world = world,
+                       .timeout_s = timeout_s,
+                       .start_timeout_s = fmax(timeout_s, YK_WORLD_TIMEOUT_S),
+                       .wake = -1};
+    yk_status status = create(w);
+    if (status == YK_OK) {
+        find_processes(w);
+        status = start_thread(w);
+    }
+    if (status != YK_OK) {
+        destroy(w);
+        return status;
+    }
+    *watchdog_out = w;
+    return YK_OK;
+}
+
+/* Nothing may be under way when the others are gone. */
+static void say_farewell(yk_watchdog *w)
+{
+    for (double begin = yk_clock_s(); yk_clock_s() - begin < FAREWELL_S; sleep_s(1e-3)) {
+        yk_beats_exchange(w->beats, true);
+        if (yk_beats_are_done(w->beats)) return;
+    }
+}
+
+void yk_watchdog_stop(yk_watchdog *w, yk_status status, bool alone)
+{
+    if (!w) return;
+    if (alone && (status == YK_EPEER || status == YK_ETIMEDOUT)) sleep_s(2 * LAST_WORD_S + 1);
+    if (alone) atomic_store(&w->own->state, YK_BEAT_FAILED);
+    if (alone) sleep_s(3.0 * INTERVAL_MS / 1000); /* let it be heard of */
+    bool meets = !alone && yk_world_barrier(w->world) == YK_OK;
+    atomic_store(&w->stops, true);
+    if (write(w->wake, &(uint64_t){1}, sizeof(uint64_t)) < 0) sleep_s(INTERVAL_MS * 1e-3);
+    pthread_join(w->thread, NULL);
+    if (meets) say_farewell(w);
+    destroy(w);
+}
