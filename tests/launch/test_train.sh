@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# tests/launch/test_train.sh - `yoke launch -n 2 train`, all of it: a run that ends, one that is asked to
+# stop, and one whose input is wrong.
+# ctest: TIMEOUT 120
+. "$(dirname "$0")/../expect.sh" || exit 1
+. "$YK_SOURCE/tests/ranks/ranks.sh" || exit 1
+. "$YK_SOURCE/tests/launch/waiting.sh" || exit 1
+unset "${!SLURM_@}"
+unset OMP_NUM_THREADS
+yoke=$YK_BUILD/yoke
+cd "$scratch" || exit 1
+
+for ((i = 0; i < 600; i++)); do echo "In the beginning was line $((i * 7919 % 600))."; done >text.txt
+cat >run.yaml <<'EOF'
+model: {family: gpt2, layers: 1, width: 32, heads: 2, vocab: 256, max_seq_len: 32}
+data: {train: text.txt, val_fraction: 0.1}
+train: {batch: 4, micro_batch: 1, seq_len: 32, steps: 20}
+schedule: {warmup: 5}
+device: cpu
+EOF
+
+case_is "two ranks train to the end, and only one of them speaks"
+run timeout -k 5 40 "$yoke" launch -n 2 train run.yaml
+expect_status 0
+expect_text out "rank  host"
+[ "$(grep -c "^trained " <<<"$out")" -eq 1 ] || fail "not one line at the end"
+expect_text out "trained   20 steps"
+[ -s runs/run/model/model.safetensors ] || fail "no model"
+
+case_is "where nobody watches a terminal there are plain lines"
+case $out in
+*$'\e'* | *$'\r'?*$'\r'*) fail "a live line" ;;
+esac
+
+case_is "a request to stop saves the weights, and the status is 75"
+rm -rf runs
+"$yoke" launch -n 2 train run.yaml --set train.steps=1000000 --set log.every=1 \
+    >.out 2>.err </dev/null &
+launcher=$!
+until_true grep -q "step 3/" .out
+kill -TERM $launcher
+wait $launcher
+status=$?
+out=$(tail .out) err=$(cat .err)
+expect_status 75
+expect_text out "stopped by a signal after step"
+[ -s runs/run/model/model.safetensors ] || fail "no model"
+
+case_is "wrong data is told once, with status 2, and nothing is written"
+rm -rf runs
+run timeout -k 5 40 "$yoke" launch -n 2 train run.yaml --set data.train=none.txt
+expect_status 2
+[ "$err" = "yoke: none.txt: cannot open: No such file or directory; check the path" ] || fail "other words"
+[ ! -e runs ] || fail "a folder was made"
+
+passed
