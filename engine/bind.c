@@ -1,4 +1,5 @@
-/* engine/bind.c - every rank of a node computes the node's bindings from all wishes, and applies its own. */
+/* engine/bind.c - every rank of a node computes the node's bindings from all wishes, and applies
+ * its own. */
 #include "engine/bind.h"
 
 #include <stdlib.h>
@@ -12,8 +13,8 @@ typedef struct wish {
     int node;
 } wish;
 
-/* The GPU that this rank opens: ranks take turns through what they see. With one visible GPU a rank (as
- * Slurm gives them) each takes the first. */
+/* The GPU that this rank opens: ranks take turns through what they see. With one visible GPU a
+ * rank (as Slurm gives them) each takes the first. */
 static const yk_gpu *choose_gpu(const yk_world *world, const yk_machine *machine, int *index_out)
 {
     int n = yk_machine_n_gpus(machine);

@@ -4,8 +4,8 @@
 
 #include "comm/world.h"
 
-/* Choose this rank's GPU among those that its node's ranks see, and keep this process to the cores and
- * the memory near it, of what it was given. Before a device is opened.               [collective]
+/* Choose this rank's GPU among those that its node's ranks see, and keep this process to the cores
+ * and the memory near it, of what it was given. Before a device is opened.            [collective]
  *
  * wants_gpu  false: cores are shared out evenly among the node's ranks
  * gpu_out    index of the GPU to open; 0 without one

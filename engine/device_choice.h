@@ -14,7 +14,8 @@ bool yk_config_wants_gpu(const yk_config *config);
  */
 yk_status yk_device_open_chosen(const yk_config *config, int gpu, yk_device **device_out);
 
-/* What is known of an open device, with the rates of a known one of its kind where none were measured. */
+/* What is known of an open device, with the rates of a known one of its kind where none were
+ * measured. */
 yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out);
 
 /* The same of the device that a configuration asks for, which is opened and closed again. */

@@ -2,8 +2,9 @@
  *
  * Model.    Everything is made once, in one order, from a configuration: streams, arenas, parameter
  *           store, batch buffers, the pass. The same code makes it on a real device, with the
- * arenas that a plan says, and on a dry one, with arenas that measure: that is how the plan is
- * made. Threads.  One thread at a time.
+ *           arenas that a plan says, and on a dry one, with arenas that measure: that is how the
+ *           plan is made.
+ * Threads.  One thread at a time.
  *
  * The struct is open: step.c, evaluate.c and generate.c are written on its parts.
  */

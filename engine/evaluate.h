@@ -4,8 +4,8 @@
 
 #include "engine/feed.h"
 
-/* Asked before each batch, on every rank before the same; what is not YK_OK ends the evaluation and is
- * its status. */
+/* Asked before each batch, on every rank before the same; what is not YK_OK ends the evaluation
+ * and is its status. */
 typedef struct yk_evaluate_watch {
     yk_status (*ask)(void *context);
     void *context;

@@ -1,9 +1,10 @@
 /* engine/feed.h - micro-batches on their way from the loader to the device.
  *
  * Model.    A feed takes the next micro-batch that the loader has filled, enqueues its copy into
- * one of the engine's slots and hands out the batch. The loader's buffer goes back once the copy
- *           has passed. On a dry device there is no loader and nothing is read: only the copy
- * counts. Threads.  One thread at a time.
+ *           one of the engine's slots and hands out the batch. The loader's buffer goes back once
+ *           the copy has passed. On a dry device there is no loader and nothing is read: only the
+ *           copy counts.
+ * Threads.  One thread at a time.
  */
 #ifndef YK_ENGINE_FEED_H
 #define YK_ENGINE_FEED_H

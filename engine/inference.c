@@ -1,7 +1,7 @@
 /* engine/inference.c - opening a model for evaluation and generation.
  *
- * The engine is the trainer's, without gradients and optimiser state; its memory is planned in the same
- * way.
+ * The engine is the trainer's, without gradients and optimiser state; its memory is planned in the
+ * same way.
  */
 #include "engine/inference.h"
 #include "engine/device_choice.h"
@@ -21,7 +21,8 @@
 /* Positions that are enough for a short look at a model with a long context. */
 #define CONTEXT_DEFAULT 4096
 
-/* The tokenizer that was given, or the directory's own, or bytes; the data will be read through it. */
+/* The tokenizer that was given, or the directory's own, or bytes; the data will be read through
+ * it. */
 static yk_status open_tokenizer(yk_inference *s, const char *model_dir, const char *given)
 {
     char *path = given[0] ? strdup(given) : yk_path_join(model_dir, "tokenizer.json");

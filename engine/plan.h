@@ -1,9 +1,9 @@
 /* engine/plan.h - a training step's memory and time, before anything is allocated.
  *
  * Model.    The plan is the real engine's step, run on a dry device that only counts. Nothing here
- * knows a formula of a model: what the arenas measured and what the virtual clock shows is the
- *           plan, and a run allocates from it. In the real run the arenas' high-water marks equal
- * it to the byte.
+ *           knows a formula of a model: what the arenas measured and what the virtual clock shows
+ *           is the plan, and a run allocates from it. In the real run the arenas' high-water marks
+ *           equal it to the byte.
  */
 #ifndef YK_ENGINE_PLAN_H
 #define YK_ENGINE_PLAN_H

@@ -1,8 +1,8 @@
 /* engine/ranks.h - the groups and streams that ranks work together by.
  *
- * Which groups there are follows from the configuration: one over all ranks; with parallel.shard: node,
- * and several nodes, one inside each node and one across. With a single rank there is none, and the
- * parameter store is told so.
+ * Which groups there are follows from the configuration: one over all ranks; with parallel.shard:
+ * node, and several nodes, one inside each node and one across. With a single rank there is none,
+ * and the parameter store is told so.
  */
 #ifndef YK_ENGINE_RANKS_H
 #define YK_ENGINE_RANKS_H

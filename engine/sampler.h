@@ -1,10 +1,10 @@
 /* engine/sampler.h - choosing the next token from logits.
  *
  * Model.    Logits are divided by the temperature and cut to the top_k largest; of those, in
- * falling order, the fewest whose probabilities reach top_p are kept, one at the least. Among what
- *           is kept a token is drawn by its probability. Equal logits rank by token id.
+ *           falling order, the fewest whose probabilities reach top_p are kept, one at the least.
+ *           Among what is kept a token is drawn by its probability. Equal logits rank by token id.
  * Random.   The draw is a function of (seed, counter) alone: no state, so generation may stop and
- * go on anywhere, and repeats itself.
+ *           go on anywhere, and repeats itself.
  */
 #ifndef YK_ENGINE_SAMPLER_H
 #define YK_ENGINE_SAMPLER_H

@@ -1,7 +1,7 @@
 /* engine/start.c - a run up to its first step.
  *
- *   check       data and folder: whatever is wrong with the input shows here, before a file is written
- *   find_place  the rank's cores and device, and whether the plan fits there
+ *   check       data and folder: whatever is wrong with the input shows here, before a file is
+ *   written find_place  the rank's cores and device, and whether the plan fits there
  *   prepare     memory, first weights, the run's folder
  *
  * Each part runs on every rank, and what one rank finds wrong is the end for all.
@@ -90,7 +90,8 @@ static yk_status create_engine(yk_trainer *t)
                             &t->engine);
 }
 
-/* From now on ranks are watched. Starting may take longer than what comes.           [collective] */
+/* From now on ranks are watched. Starting may take longer than what comes.           [collective]
+ * */
 static yk_status watch(yk_trainer *t)
 {
     double timeout_s = t->config->comm.timeout;
@@ -135,7 +136,8 @@ static yk_status prepare(yk_trainer *t)
 
 /* ---- ranks -------------------------------------------------------------------------------- */
 
-/* Run a part of the start on every rank and let what one found wrong be the end for all, said once. */
+/* Run a part of the start on every rank and let what one found wrong be the end for all, said
+ * once. */
 static yk_status together(yk_trainer *t, yk_status (*part)(yk_trainer *t))
 {
     if (!t->world) return part(t);

@@ -3,8 +3,9 @@
  *   begin     zero the sums of the step, set its learning rate
  *   for each micro-batch:
  *     forward   unit 0 .. last: acquire its parameters, compute, release
- *     backward  unit last .. 0: acquire, recompute what was not kept, compute gradients, hand them
- * in finish    sum of squares of all gradients -> skip or step, clip factor -> update every unit
+ *     backward  unit last .. 0: acquire, recompute what was not kept, compute gradients, hand
+ *               them in
+ *   finish    sum of squares of all gradients -> skip or step, clip factor -> update every unit
  *
  * The host only enqueues. Whether the step is skipped is decided on the device from what lies in
  * yk_step_values; the host learns of it from a copy, a step later.

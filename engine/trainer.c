@@ -1,7 +1,8 @@
 /* engine/trainer.c - the loop of a run.
  *
  * Step after step; a step's outcome is read while the next one runs, and what happens between steps
- * (evaluating, sampling, saving) waits for it. The end is a last evaluation and the weights as a Hugging
+ * (evaluating, sampling, saving) waits for it. The end is a last evaluation and the weights as a
+ * Hugging
  * Face directory. What comes before the first step is in start.c.
  */
 #include "engine/trainer.h"
@@ -124,8 +125,8 @@ static yk_status save(yk_trainer *t, int64_t step)
     return YK_OK;
 }
 
-/* Save, evaluate and sample, where the step calls for it; what must not be lost comes first. Not part
- * of the step's time. */
+/* Save, evaluate and sample, where the step calls for it; what must not be lost comes first. Not
+ * part of the step's time. */
 static yk_status between_steps(yk_trainer *t, int64_t step, yk_metrics_row *row)
 {
     const yk_config *c = t->config;
@@ -167,7 +168,8 @@ static void count_communication(yk_trainer *t, yk_metrics_row *row)
     t->exposed_s = exposed_s;
 }
 
-/* The first parameter, in the order of the table, whose gradient is not finite; -1: none.   [collective] */
+/* The first parameter, in the order of the table, whose gradient is not finite; -1: none.
+ *                                                                                   [collective] */
 static yk_status find_bad_gradient(yk_trainer *t, int *param_out)
 {
     enum { CHUNK = 1 << 14 };
@@ -247,7 +249,8 @@ static bool is_stop(const yk_trainer *t, int64_t step)
            is_due(step, c->sample.every) || is_due(step, c->checkpoint.every);
 }
 
-/* Read outcomes up to step `last` and write their lines; `last` may be a step where something happens. */
+/* Read outcomes up to step `last` and write their lines; `last` may be a step where something
+ * happens. */
 static yk_status catch_up(yk_trainer *t, int64_t last)
 {
     while (t->n_read <= last) {
@@ -290,7 +293,8 @@ static yk_status run_step(yk_trainer *t, int64_t step)
 
 static yk_status train(yk_trainer *t)
 {
-    /* A GPU works on a step while the host enqueues the next; on the CPU a step is done on return. */
+    /* A GPU works on a step while the host enqueues the next; on the CPU a step is done on return.
+     * */
     int64_t ahead = yk_device_get_kind(t->device) == YK_DEVICE_CUDA ? 1 : 0;
     t->begin_s = now_s();
     for (int64_t step = 0; step < t->config->train.steps; step++) {

@@ -1,8 +1,8 @@
 /* engine/trainer.h - a whole run: from a configuration to saved weights.
  *
  * Everything that can be wrong with the input is found before anything is written. Then the run's
- * folder gets config.yaml (complete, as run), metrics.jsonl (a line a step) and, at the end, model/, a
- * Hugging Face directory.
+ * folder gets config.yaml (complete, as run), metrics.jsonl (a line a step) and, at the end,
+ * model/, a Hugging Face directory.
  */
 #ifndef YK_ENGINE_TRAINER_H
 #define YK_ENGINE_TRAINER_H

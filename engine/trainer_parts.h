@@ -1,4 +1,5 @@
-/* engine/trainer_parts.h - the state of a run under way; included by engine/start.c and trainer.c. */
+/* engine/trainer_parts.h - the state of a run under way; included by engine/start.c and trainer.c.
+ * */
 #ifndef YK_ENGINE_TRAINER_PARTS_H
 #define YK_ENGINE_TRAINER_PARTS_H
 
@@ -47,8 +48,9 @@ static inline bool yk_trainer_speaks(const yk_trainer *t)
     return t->rank == 0;
 }
 
-/* Everything before the first step: check the input, find a place to run, prepare the folder, the memory and
- * the first weights. What is wrong with the input shows before a file is written.    [collective] */
+/* Everything before the first step: check the input, find a place to run, prepare the folder, the
+ * memory and the first weights. What is wrong with the input shows before a file is written.
+ *                                                                                   [collective] */
 yk_status yk_trainer_start(yk_trainer *t);
 
 #endif

@@ -3,9 +3,10 @@
  *
  * Model.    What transformers reads and writes, with no step between: config.json and
  *           model.safetensors, or several files and their index. Tensors pass through host memory
- * in chunks of a few MiB, so a model that fills the machine can be read and written. Types. Files
- * hold fp32, bf16 or fp16; the store is read and written in fp32. Failure.  Everything a file says
- * is checked before the store is touched. A write that fails leaves what was there before.
+ *           in chunks of a few MiB, so a model that fills the machine can be read and written.
+ * Types.    Files hold fp32, bf16 or fp16; the store is read and written in fp32.
+ * Failure.  Everything a file says is checked before the store is touched. A write that fails
+ *           leaves what was there before.
  */
 #ifndef YK_ENGINE_WEIGHTS_H
 #define YK_ENGINE_WEIGHTS_H

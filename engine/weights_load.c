@@ -88,8 +88,8 @@ static void warn_of_others(const load *l)
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-/* Values begin, begin + stride, ... of a tensor, n of them. They are copied first, since tensors in a
- * file need not be aligned to their elements. */
+/* Values begin, begin + stride, ... of a tensor, n of them. They are copied first, since tensors
+ * in a file need not be aligned to their elements. */
 static void take(float *values_out, const yk_st_tensor *from, int64_t begin, int64_t n,
                  int64_t stride)
 {

@@ -28,7 +28,8 @@ yk_status yk_write_text(yk_engine *engine, yk_tokenizer *tokenizer, const yk_wri
  */
 yk_status yk_write_sample_check(const yk_engine *engine, const yk_config *config);
 
-/* The sample that config->sample asks for. Every rank makes it; those with `out` NULL say nothing. */
+/* The sample that config->sample asks for. Every rank makes it; those with `out` NULL say nothing.
+ * */
 yk_status yk_write_sample(yk_engine *engine, const yk_config *config, FILE *out);
 
 #endif

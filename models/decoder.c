@@ -7,11 +7,11 @@
  *
  * Memory.   A block's tensors are listed once, in `tensors`, each with the strongest recomputation
  *           that still keeps it. Forward pushes what is kept, then what is not, and pops the
- * latter; backward pushes those again and makes them again with the same operations, so that the
- *           bits do not depend on the policy. Without a backward pass nothing is kept: the residual
- *           is updated in place.
+ *           latter; backward pushes those again and makes them again with the same operations, so
+ *           that the bits do not depend on the policy. Without a backward pass nothing is kept: the
+ *           residual is updated in place.
  * Gradient. One buffer (R,C), `grad`, holds the gradient of the residual all the way down; each
- * norm adds its part to it in place.
+ *           norm adds its part to it in place.
  *
  * Legend    B batch, T time, R = B*T rows, C width, H heads, G key-value heads, D head size, F ffn,
  *           V rows of the vocabulary.

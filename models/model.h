@@ -6,10 +6,10 @@
  *           knows neither ranks nor shards nor where memory comes from.
  * Pass.     A yk_pass takes one micro-batch through the units: forward 0 .. L + 1, and in training
  *           backward L + 1 .. 0. Activations are pushed on the activation arena by forward and
- * popped by backward; when the pass ends the arena is as it was. Head.     Logits are made for
- * `head_chunk` rows at a time and are never whole in memory. In training their loss and gradient
- * are made together, in the head's backward. Threads.  A model may be shared once created; a pass
- * serves one thread.
+ *           popped by backward; when the pass ends the arena is as it was.
+ * Head.     Logits are made for `head_chunk` rows at a time and are never whole in memory. In
+ *           training their loss and gradient are made together, in the head's backward.
+ * Threads.  A model may be shared once created; a pass serves one thread.
  */
 #ifndef YK_MODELS_MODEL_H
 #define YK_MODELS_MODEL_H

@@ -1,12 +1,13 @@
 /* optim/schedule.h - the learning rate as a function of the step.
  *
  * Model.    A pure function: no state, so resuming needs nothing. Steps count from 0 to steps - 1
- * and a skipped step counts too. Warm-up.  Step s < warmup has (s + 1) / warmup of the peak; step
- * `warmup` has the peak. Decay.    Cosine and linear fall from the peak at step `warmup` to final *
- * peak at the last step. WSD stays at the peak and falls linearly over the last round(decay *
- * steps) steps, but not before the warm-up has ended; its last step has final * peak. Where a phase
- * has no steps it is left out: with warmup == steps there is only warm-up, with one step only the
- * peak.
+ *           and a skipped step counts too.
+ * Warm-up.  Step s < warmup has (s + 1) / warmup of the peak; step `warmup` has the peak.
+ * Decay.    Cosine and linear fall from the peak at step `warmup` to final * peak at the last step.
+ *           WSD stays at the peak and falls linearly over the last round(decay * steps) steps, but
+ *           not before the warm-up has ended; its last step has final * peak. Where a phase has no
+ *           steps it is left out: with warmup == steps there is only warm-up, with one step only
+ *           the peak.
  */
 #ifndef YK_OPTIM_SCHEDULE_H
 #define YK_OPTIM_SCHEDULE_H

@@ -1,8 +1,8 @@
 /* optim/store/gather.c - parameters on their way to the model: acquire, release, publish.
  *
- * Stages 0 to 2 keep all parameters and exchange shards once, after an update. Stage 3 keeps a shard and
- * gathers a unit into a slot before it is used: fetched one unit ahead, on the gather stream, while the
- * unit before computes. What a slot still holds is not gathered again.
+ * Stages 0 to 2 keep all parameters and exchange shards once, after an update. Stage 3 keeps a
+ * shard and gathers a unit into a slot before it is used: fetched one unit ahead, on the gather
+ * stream, while the unit before computes. What a slot still holds is not gathered again.
  */
 #include "optim/store/parts.h"
 

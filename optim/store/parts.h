@@ -1,7 +1,7 @@
 /* optim/store/parts.h - the inside of a store; included by optim/store/ alone.
  *
- * Ranges are in elements of a unit's flat layout. With one rank every range is the whole and nothing
- * travels.
+ * Ranges are in elements of a unit's flat layout. With one rank every range is the whole and
+ * nothing travels.
  */
 #ifndef YK_OPTIM_STORE_PARTS_H
 #define YK_OPTIM_STORE_PARTS_H
@@ -108,8 +108,8 @@ yk_status yk_store_follow(yk_store *st, yk_stream *later, yk_stream *earlier);
 /* Let `stream` wait for communication, and count how long the caller is held. */
 yk_status yk_store_wait(yk_store *st, yk_event *event, yk_stream *stream);
 
-/* Give `unit` the slot that is unused for longest, and let work that follows on `stream` wait for its
- * last use. */
+/* Give `unit` the slot that is unused for longest, and let work that follows on `stream` wait for
+ * its last use. */
 yk_status yk_store_slot_take(yk_store_slots *slots, int unit, int64_t count, yk_stream *stream,
                              int *slot_out);
 

@@ -1,9 +1,10 @@
 /* optim/store/reduce.c - gradients on their way from the model: grad, grad_ready, the norm.
  *
- * Reduced once a step, gradients of all micro-batches add up where the model writes them, and are summed
- * over ranks when the last micro-batch has passed a unit. Reduced at each micro-batch, the model writes
- * to a slot, and the sum over ranks is added to what this rank keeps. Either way the sum starts on the
- * reduce stream as soon as a unit is complete, while the backward pass goes on below it.
+ * Reduced once a step, gradients of all micro-batches add up where the model writes them, and are
+ * summed over ranks when the last micro-batch has passed a unit. Reduced at each micro-batch, the
+ * model writes to a slot, and the sum over ranks is added to what this rank keeps. Either way the
+ * sum starts on the reduce stream as soon as a unit is complete, while the backward pass goes on
+ * below it.
  */
 #include "optim/store/parts.h"
 #include "runtime/base/arith.h"

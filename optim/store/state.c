@@ -1,7 +1,8 @@
 /* optim/store/state.c - reading and writing a store's state from outside, tensor by tensor.
  *
- * Who keeps which part is known here and nowhere else. Reading is a walk over the parts of a tensor, each
- * sent by a rank that keeps it; writing is local, since every rank brings the same values.
+ * Who keeps which part is known here and nowhere else. Reading is a walk over the parts of a
+ * tensor, each sent by a rank that keeps it; writing is local, since every rank brings the same
+ * values.
  */
 #include <string.h>
 

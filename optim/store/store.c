@@ -1,8 +1,8 @@
 /* optim/store/store.c - laying out units, taking their memory, updating them.
  *
- * Three questions are answered here for each unit and kind of state, from the stage alone: which range of
- * the flat layout is kept, which part of it this rank updates, and which part it squares. All that
- * follows is arithmetic on ranges.
+ * Three questions are answered here for each unit and kind of state, from the stage alone: which
+ * range of the flat layout is kept, which part of it this rank updates, and which part it squares.
+ * All that follows is arithmetic on ranges.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -88,8 +88,8 @@ static yk_status push_zeroed(yk_arena *arena, const char *name, int64_t count, y
     return yk_zero(stream, *piece_out, bytes);
 }
 
-/* Push one buffer for every unit. `field` and `range` are the places of its pointer and of what it holds
- * in yk_store_unit. */
+/* Push one buffer for every unit. `field` and `range` are the places of its pointer and of what it
+ * holds in yk_store_unit. */
 static yk_status push_buffers(yk_store *st, yk_arena *arena, yk_stream *stream, const char *name,
                               yk_dtype dtype, size_t field, size_t range)
 {
@@ -136,8 +136,8 @@ static yk_status push_slot(yk_store_slots *slots, yk_arena *arena, const char *n
     return yk_event_create(yk_stream_get_device(stream), &s->free);
 }
 
-/* Two slots for the blocks, which take turns, and one for each unit that is larger or tied: the largest
- * that must be there at once are an end of the model and two blocks. */
+/* Two slots for the blocks, which take turns, and one for each unit that is larger or tied: the
+ * largest that must be there at once are an end of the model and two blocks. */
 static yk_status push_slots(yk_store *st, yk_store_slots *slots, yk_arena *arena, const char *name,
                             yk_dtype dtype, yk_stream *stream)
 {

@@ -1,24 +1,24 @@
 /* optim/store/store.h - where parameters, gradients, master weights and moments live.
  *
- * Model.    The store stands between a model, which computes one unit at a time from pointers, and the
- *           memory that holds its state, cut up over ranks as the ZeRO stage says. A step is, for each
- *           micro-batch and unit,
+ * Model.    The store stands between a model, which computes one unit at a time from pointers, and
+ *           the memory that holds its state, cut up over ranks as the ZeRO stage says. A step is,
+ *           for each micro-batch and unit,
  *               acquire -> the model computes -> release                              forward
  *               acquire -> grad -> the model computes -> grad_ready, release          backward
  *           then yk_store_sum_squares(), the decision on the device, and yk_store_update(). A model
  *           sees views (pointer, dtype) indexed by parameter and never a flat offset or a rank.
  * Stages.   0 replicates; 1 shards master weights and moments; 2 also gradients; 3 also parameters
- *           (Rajbhandari et al. 2020). What is sharded is gathered before it is read, one unit ahead,
- *           and summed over ranks as soon as a unit's gradient is complete, both on streams of their
- *           own beside the computation.
- * Layout.   The parameters of a unit lie in one flat buffer, those that decay first, each tensor at a
- *           multiple of 128 elements, so that it starts at a multiple of 256 bytes in every dtype; the
- *           whole is padded to world * 128. Padding is zero and stays so. Gradients, master weights
- *           and moments have the same layout, or a shard's contiguous range of it. A tensor has one
- *           owner and may be used by one more unit; its gradient is complete after its last use in the
- *           backward pass.
- * Precision. Master weights and moments are fp32. Where the model computes in fp32 the master weights
- *           are what it reads.
+ *           (Rajbhandari et al. 2020). What is sharded is gathered before it is read, one unit
+ *           ahead, and summed over ranks as soon as a unit's gradient is complete, both on streams
+ *           of their own beside the computation.
+ * Layout.   The parameters of a unit lie in one flat buffer, those that decay first, each tensor
+ *           at a multiple of 128 elements, so that it starts at a multiple of 256 bytes in every
+ *           dtype; the whole is padded to world * 128. Padding is zero and stays so. Gradients,
+ *           master weights and moments have the same layout, or a shard's contiguous range of it.
+ *           A tensor has one owner and may be used by one more unit; its gradient is complete
+ *           after its last use in the backward pass.
+ * Precision. Master weights and moments are fp32. Where the model computes in fp32 the master
+ *           weights are what it reads.
  * Threads.  One thread at a time.
  */
 #ifndef YK_OPTIM_STORE_STORE_H
@@ -58,8 +58,8 @@ typedef struct yk_adamw_options {
     float beta1, beta2, eps, weight_decay;
 } yk_adamw_options;
 
-/* Elements of the largest unit, as laid out for a world of `world` ranks: the most that a group reduces or
- * gathers at once. */
+/* Elements of the largest unit, as laid out for a world of `world` ranks: the most that a group
+ * reduces or gathers at once. */
 int64_t yk_store_largest_unit(const yk_store_options *options, int world);
 
 /* Lay out the units and take their memory from `persistent`. Gradients and moments are zeroed on
@@ -71,8 +71,8 @@ yk_status yk_store_create(const yk_store_options *options, yk_arena *persistent,
                           yk_store **store_out);
 void yk_store_destroy(yk_store *store);
 
-/* Begin a step of `n_micro` micro-batches: the next gradient of each parameter overwrites, later ones
- * add. */
+/* Begin a step of `n_micro` micro-batches: the next gradient of each parameter overwrites, later
+ * ones add. */
 void yk_store_begin(yk_store *store, int64_t n_micro);
 
 /* Make the parameters that `unit` uses readable for work that follows on `stream`. The views hold
@@ -88,12 +88,12 @@ yk_status yk_store_release(yk_store *store, int unit, yk_stream *stream);
 yk_status yk_store_grad(yk_store *store, int unit, yk_stream *stream,
                         const yk_grad_view **views_out);
 
-/* The gradients of `unit` from this micro-batch have been enqueued on `stream`. Their sum over ranks
- * starts when nothing more will be added to them. */
+/* The gradients of `unit` from this micro-batch have been enqueued on `stream`. Their sum over
+ * ranks starts when nothing more will be added to them. */
 yk_status yk_store_grad_ready(yk_store *store, int unit, yk_stream *stream);
 
-/* Add the square of every gradient to values->sum_squares, then let all ranks have the sums of `values`:
- * each rank squares its own part, in the same order in every stage.                     [collective] */
+/* Add the square of every gradient to values->sum_squares, then let all ranks have the sums of
+ * `values`: each rank squares its own part, in the same order in every stage.      [collective] */
 yk_status yk_store_sum_squares(yk_store *store, yk_stream *stream, yk_step_values *values);
 
 /* Update every unit, in forward order, as `values` has decided. Updated shards travel to where they
@@ -101,8 +101,8 @@ yk_status yk_store_sum_squares(yk_store *store, yk_stream *stream, yk_step_value
 yk_status yk_store_update(yk_store *store, yk_stream *stream, const yk_adamw_options *adamw,
                           const yk_step_values *values);
 
-/* Seconds that the caller was held back by other ranks since the store was made: what communication costs
- * beside the computation, where waiting blocks the host. */
+/* Seconds that the caller was held back by other ranks since the store was made: what
+ * communication costs beside the computation, where waiting blocks the host. */
 double yk_store_waited_s(const yk_store *store);
 
 /* What can be read and written from outside, element for element in fp32. */

@@ -1,16 +1,17 @@
 /* runtime/device/device.h - where tensors live and operations run.
  *
  * Model.    A yk_device is one of three: `cpu`, `cuda`, or `dry`, which executes nothing and
- * counts. Work is enqueued on a yk_stream and is done when the stream has passed it; order between
- *           streams is made by a yk_event and nothing else. On a compute stream of `cpu` a call
- *           returns when the work is done; on `dry` it only advances the stream's virtual clock.
+ *           counts. Work is enqueued on a yk_stream and is done when the stream has passed it;
+ *           order between streams is made by a yk_event and nothing else. On a compute stream of
+ *           `cpu` a call returns when the work is done; on `dry` it only advances the stream's
+ *           virtual clock.
  * Memory.   Plain pointers. Those of a `dry` device are addresses that nobody may read or write.
  *           Nothing is allocated by an operation: what it needs for itself comes from the stream's
  *           workspace, whose size is a pure function of the operation's arguments.
  * Threads.  A stream serves one thread at a time; a device may be shared.
- * Failure.  YK_EDEVICE kills the process: after it only closing is useful. A failure inside a stream
- *           is sticky: the stream passes what follows without doing it, and every later call on it,
- *           and on streams that wait for it, returns the failure.
+ * Failure.  YK_EDEVICE kills the process: after it only closing is useful. A failure inside a
+ *           stream is sticky: the stream passes what follows without doing it, and every later call
+ *           on it, and on streams that wait for it, returns the failure.
  *
  * The operations are in ops.h. What a backend has to provide is in backend.h.
  */

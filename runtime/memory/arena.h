@@ -1,14 +1,16 @@
 /* runtime/memory/arena.h - one block of memory, taken once, handed out as a stack.
  *
  * Model.    An arena takes its capacity from the device when it is created and never again. Pieces
- * are pushed on top and popped down to a mark, so that what is alive is always one range and the
- * most that ever was alive is one number: the high-water mark. On a dry device an arena may be
- * created without a capacity; running a step against it then measures how much a real one needs.
- * The same calls in the same order give the same high-water mark. Names.    Every live piece has a
- * name and a size: the ledger that is printed at start and by `yoke plan`. Red zones. An arena
- * created with red_zone > 0 puts that many patterned bytes behind each piece and checks them when
- * it is popped or destroyed. Only where the host can read the memory. Threads.  One thread at a
- * time.
+ *           are pushed on top and popped down to a mark, so that what is alive is always one range
+ *           and the most that ever was alive is one number: the high-water mark. On a dry device an
+ *           arena may be created without a capacity; running a step against it then measures how
+ *           much a real one needs. The same calls in the same order give the same high-water mark.
+ * Names.    Every live piece has a name and a size: the ledger that is printed at start and by
+ *           `yoke plan`.
+ * Red zones. An arena created with red_zone > 0 puts that many patterned bytes behind each piece
+ *           and checks them when it is popped or destroyed. Only where the host can read the
+ *           memory.
+ * Threads.  One thread at a time.
  */
 #ifndef YK_RUNTIME_MEMORY_ARENA_H
 #define YK_RUNTIME_MEMORY_ARENA_H
