@@ -1,5 +1,4 @@
-/* engine/trainer_parts.h - the state of a run under way; included by engine/start.c and trainer.c.
- * */
+/* engine/trainer_parts.h - the state of a run under way; included by engine/start.c and trainer.c. */
 #ifndef YK_ENGINE_TRAINER_PARTS_H
 #define YK_ENGINE_TRAINER_PARTS_H
 
