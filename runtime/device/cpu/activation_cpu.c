@@ -11,8 +11,18 @@
 
 VEC_INLINE void gelu(const yk_gelu_forward_args *a, int64_t begin, int64_t end, yk_dtype t)
 {
-    for (int64_t i = begin; i < end; i += VEC_LANES)
-        vec_store_n(a->y, i, end - i, vec_gelu(vec_load_n(a->z, i, end - i, t)), t);
+    vecf z[VEC_GROUP];
+    int64_t at = begin;
+    for (; at + VEC_GROUP * VEC_LANES <= end; at += VEC_GROUP * VEC_LANES) {
+        VEC_EACH(VEC_GROUP) z[i] = vec_load(a->z, at + i * VEC_LANES, t);
+        vec_gelu(z, VEC_GROUP);
+        VEC_EACH(VEC_GROUP) vec_store(a->y, at + i * VEC_LANES, z[i], t);
+    }
+    for (; at < end; at += VEC_LANES) {
+        z[0] = vec_load_n(a->z, at, end - at, t);
+        vec_gelu(z, 1);
+        vec_store_n(a->y, at, end - at, z[0], t);
+    }
 }
 
 static void gelu_chunk(const yk_gelu_forward_args *a, int64_t chunk)
@@ -29,20 +39,35 @@ yk_status yk_cpu_gelu_forward(yk_stream *s, const yk_gelu_forward_args *a)
     return YK_OK;
 }
 
-VEC_INLINE void swiglu(const yk_swiglu_forward_args *a, int64_t row, yk_dtype t)
+/* n vectors of a row from column c on; the last one may be partial. */
+VEC_INLINE void swiglu(const yk_swiglu_forward_args *a, int64_t row, int64_t c, int n, yk_dtype t)
 {
-    int64_t cols = a->cols, gate = row * 2 * cols, up = gate + cols;
-    for (int64_t c = 0; c < cols; c += VEC_LANES) {
-        int64_t n = cols - c;
-        vecf g = vec_at_least(vec_load_n(a->gate_up, gate + c, n, t), LEAST_GATE);
-        vecf silu = g / (1.0f + vec_exp2(g * -VEC_LOG2_E));
-        vec_store_n(a->y, row * cols + c, n, silu * vec_load_n(a->gate_up, up + c, n, t), t);
+    int64_t cols = a->cols, gate = row * 2 * cols + c, left = cols - c;
+    vecf g[VEC_GROUP], s[VEC_GROUP], up[VEC_GROUP];
+    VEC_EACH(n)
+    {
+        int64_t j = i * VEC_LANES;
+        g[i] = vec_at_least(vec_load_n(a->gate_up, gate + j, left - j, t), LEAST_GATE);
+        up[i] = vec_load_n(a->gate_up, gate + cols + j, left - j, t);
+        s[i] = g[i] * -VEC_LOG2_E;
     }
+    vec_exp2(s, n);
+    vec_one_over(s, n);
+    VEC_EACH(n)
+    vec_store_n(a->y, row * cols + c + i * VEC_LANES, left - i * VEC_LANES, g[i] * s[i] * up[i], t);
+}
+
+VEC_INLINE void swiglu_whole(const yk_swiglu_forward_args *a, int64_t row, yk_dtype t)
+{
+    int64_t c = 0;
+    for (; c + VEC_GROUP * VEC_LANES <= a->cols; c += VEC_GROUP * VEC_LANES)
+        swiglu(a, row, c, VEC_GROUP, t);
+    for (; c < a->cols; c += VEC_LANES) swiglu(a, row, c, 1, t);
 }
 
 static void swiglu_row(const yk_swiglu_forward_args *a, int64_t row)
 {
-    YK_CPU_BY_DTYPE(a->dtype, swiglu(a, row, T));
+    YK_CPU_BY_DTYPE(a->dtype, swiglu_whole(a, row, T));
 }
 
 yk_status yk_cpu_swiglu_forward(yk_stream *s, const yk_swiglu_forward_args *a)
@@ -52,23 +77,42 @@ yk_status yk_cpu_swiglu_forward(yk_stream *s, const yk_swiglu_forward_args *a)
     return YK_OK;
 }
 
-VEC_INLINE void swiglu_slope(const yk_swiglu_backward_args *a, int64_t row, yk_dtype t)
+VEC_INLINE void swiglu_slope(const yk_swiglu_backward_args *a, int64_t row, int64_t c, int n,
+                             yk_dtype t)
 {
-    int64_t cols = a->cols, gate = row * 2 * cols, up = gate + cols;
-    for (int64_t c = 0; c < cols; c += VEC_LANES) {
-        int64_t n = cols - c;
-        vecf g = vec_at_least(vec_load_n(a->gate_up, gate + c, n, t), LEAST_GATE);
-        vecf u = vec_load_n(a->gate_up, up + c, n, t), dy = vec_load_n(a->dy, row * cols + c, n, t);
-        vecf e = vec_exp2(g * -VEC_LOG2_E), s = 1.0f / (1.0f + e);
-        vecf slope = vec_fma(g * s, s * e, s);
-        vec_store_n(a->dgate_up, gate + c, n, dy * u * slope, t);
-        vec_store_n(a->dgate_up, up + c, n, dy * (g * s), t);
+    int64_t cols = a->cols, gate = row * 2 * cols + c, left = cols - c;
+    vecf g[VEC_GROUP], up[VEC_GROUP], dy[VEC_GROUP], e[VEC_GROUP], s[VEC_GROUP];
+    VEC_EACH(n)
+    {
+        int64_t j = i * VEC_LANES;
+        g[i] = vec_at_least(vec_load_n(a->gate_up, gate + j, left - j, t), LEAST_GATE);
+        up[i] = vec_load_n(a->gate_up, gate + cols + j, left - j, t);
+        dy[i] = vec_load_n(a->dy, row * cols + c + j, left - j, t);
+        e[i] = g[i] * -VEC_LOG2_E;
     }
+    vec_exp2(e, n);
+    VEC_EACH(n) s[i] = e[i];
+    vec_one_over(s, n);
+    VEC_EACH(n)
+    {
+        int64_t j = i * VEC_LANES;
+        vecf silu = g[i] * s[i], slope = vec_fma(silu, s[i] * e[i], s[i]);
+        vec_store_n(a->dgate_up, gate + j, left - j, dy[i] * up[i] * slope, t);
+        vec_store_n(a->dgate_up, gate + cols + j, left - j, dy[i] * silu, t);
+    }
+}
+
+VEC_INLINE void swiglu_slope_whole(const yk_swiglu_backward_args *a, int64_t row, yk_dtype t)
+{
+    int64_t c = 0;
+    for (; c + VEC_GROUP * VEC_LANES <= a->cols; c += VEC_GROUP * VEC_LANES)
+        swiglu_slope(a, row, c, VEC_GROUP, t);
+    for (; c < a->cols; c += VEC_LANES) swiglu_slope(a, row, c, 1, t);
 }
 
 static void swiglu_slope_row(const yk_swiglu_backward_args *a, int64_t row)
 {
-    YK_CPU_BY_DTYPE(a->dtype, swiglu_slope(a, row, T));
+    YK_CPU_BY_DTYPE(a->dtype, swiglu_slope_whole(a, row, T));
 }
 
 yk_status yk_cpu_swiglu_backward(yk_stream *s, const yk_swiglu_backward_args *a)

@@ -3,9 +3,10 @@
  * Work.     An item is one key-value head of one sequence with the query heads that use it. Its keys
  *           and values are copied to panels (gemm.h) once; then tiles of queries pass over blocks of
  *           keys, so that scores exist for one tile and block at a time.
- * Slots.    An item's panels lie in a slot of the workspace; there are at most ATTENTION_SLOTS, and
- *           a slot serves its items one after the other. So the workspace does not grow with the
- *           batch, and a thread finds its panels near.
+ * Slots.    An item's panels lie in the thread's scratch, where they stay near from item to item.
+ *           Long sequences do not fit: their panels lie in slots of the workspace, of which there
+ *           are at most ATTENTION_SLOTS; a slot serves its items one after the other, so that the
+ *           workspace does not grow with the batch.
  * Skipping. A strip of GEMM_ROWS queries multiplies only the panels with keys that some of its rows
  *           see: none after its last row, none before the first document of its rows.
  *
@@ -23,14 +24,19 @@
 #define KEY_BLOCK       256 /* keys at a time: a multiple of every GEMM_COLS */
 #define SCORE_ROW       (KEY_BLOCK + 2 * VEC_LANES) /* floats between rows of scores */
 #define SCORE_FLOATS    (QUERY_TILE * SCORE_ROW)
+#define ATTENTION_GROUP GEMM_UNIT /* rows computed side by side: at most VEC_GROUP */
+#define CACHE_LINE      64
+#define FETCH_ROWS      3            /* asked for between two products */
+#define FETCH_BYTES     (128 * 1024) /* asked for of one matrix ahead of its use */
 
 typedef struct attention_shape {
     int64_t seq_len, heads, kv_heads, group; /* group: query heads of a key-value head */
     int64_t head_size, padded_size;          /* D, Dp */
     int64_t padded_len;                      /* Tp */
     int64_t qkv_row, y_row;                  /* elements between positions */
-    int64_t n_items, n_slots;
     int64_t query_tile;
+    int64_t n_items, n_slots, slot_floats; /* n_slots == n_items where slots lie in scratch */
+    int64_t ws_bytes;
     const int32_t *doc_start; /* (B,T) or NULL */
     yk_dtype dtype;
 } attention_shape;
@@ -40,6 +46,22 @@ typedef struct attention_strip {
     int64_t row, rows; /* in the tile; rows there are, under GEMM_ROWS at the end */
     int64_t low, high; /* low a multiple of GEMM_COLS; empty when low >= high */
 } attention_strip;
+
+/* The keys of a block that each row of a group sees, from .. to-1; none where from >= to. Groups of
+ * rows are computed side by side (vec.h); rows that are not there see nothing. */
+typedef struct attention_keys {
+    int64_t from[VEC_GROUP], to[VEC_GROUP];
+    int64_t begin, end; /* vectors from begin to before end are seen whole by every row */
+} attention_keys;
+
+/* Memory that is asked for ahead of its use, a few rows at a time between products, since a head's
+ * rows lie apart where the processor does not guess the next. */
+typedef struct attention_fetch {
+    const char *at[8];
+    int64_t step[8]; /* bytes between rows */
+    int n;
+    int64_t row_bytes, rows; /* rows still to ask for */
+} attention_fetch;
 
 static inline attention_shape attention_shape_make(int64_t batch, int64_t seq_len, int64_t heads,
                                                    int64_t kv_heads, int64_t head_size,
@@ -57,11 +79,40 @@ static inline attention_shape attention_shape_make(int64_t batch, int64_t seq_le
                          .n_items = batch * kv_heads,
                          .doc_start = doc_start,
                          .dtype = dtype};
-    p.n_slots = yk_min(p.n_items, ATTENTION_SLOTS);
     /* Three tiles (queries, output or its gradient, gradient of queries) beside two of scores. */
     int64_t most = (CPU_SCRATCH_FLOATS - 2 * SCORE_FLOATS) / (3 * p.padded_size);
     p.query_tile = yk_min(QUERY_TILE, most / GEMM_ROWS * GEMM_ROWS);
     return p;
+}
+
+/* Floats of scratch that tiles take; slots may lie behind. */
+static inline int64_t attention_tile_floats(const attention_shape *p)
+{
+    return 2 * SCORE_FLOATS + 3 * p->query_tile * p->padded_size;
+}
+
+/* Decide where slots of `slot_floats` lie. */
+static inline void attention_shape_place(attention_shape *p, int64_t slot_floats)
+{
+    bool fits = attention_tile_floats(p) + slot_floats <= CPU_SCRATCH_FLOATS;
+    p->slot_floats = slot_floats;
+    p->n_slots = fits ? p->n_items : yk_min(p->n_items, ATTENTION_SLOTS);
+    p->ws_bytes = fits ? 0 : 4 * p->n_slots * slot_floats;
+}
+
+static inline float *attention_slot(const attention_shape *p, int64_t slot, void *ws,
+                                    float *scratch)
+{
+    return p->ws_bytes ? (float *)ws + slot * p->slot_floats : scratch + attention_tile_floats(p);
+}
+
+/* The item that a thread is likely to take after `item`, or -1: its slot's next one, or the first of
+ * the slot that follows those in work. */
+static inline int64_t attention_next_item(const attention_shape *p, int64_t item, int n_threads)
+{
+    if (item + p->n_slots < p->n_items) return item + p->n_slots;
+    int64_t slot = item % p->n_slots + n_threads;
+    return slot < p->n_slots ? slot : -1;
 }
 
 /* Refuse heads of which not even one strip fits the scratch. */
@@ -115,15 +166,59 @@ static inline void attention_pack_transposed(const attention_shape *p, float *pa
 static inline void attention_pack_rows(const attention_shape *p, float *panels, const void *x,
                                        int64_t at)
 {
-    for (int64_t j = 0; j < p->head_size; j += GEMM_COLS)
-        yk_cpu_pack_rows(panels + j * p->seq_len, cpu_at(x, at + j, p->dtype), p->qkv_row,
-                         p->seq_len, yk_min(GEMM_COLS, p->head_size - j), p->dtype);
+    yk_cpu_pack_rows(panels, cpu_at(x, at, p->dtype), p->qkv_row, p->seq_len, p->head_size,
+                     p->dtype);
+}
+
+static inline attention_fetch attention_fetch_make(const attention_shape *p)
+{
+    int64_t bytes = p->head_size * yk_dtype_bytes(p->dtype);
+    return (attention_fetch){.row_bytes = bytes, .rows = yk_min(p->seq_len, FETCH_BYTES / bytes)};
+}
+
+/* Ask for rows of x from element `at` on, `row` elements apart. */
+static inline void attention_fetch_add(const attention_shape *p, attention_fetch *f, const void *x,
+                                       int64_t at, int64_t row)
+{
+    f->at[f->n] = cpu_at(x, at, p->dtype);
+    f->step[f->n++] = row * yk_dtype_bytes(p->dtype);
+}
+
+static inline void attention_fetch_rows(attention_fetch *f)
+{
+    for (int r = 0; r < FETCH_ROWS && f->rows > 0; r++, f->rows--)
+        for (int i = 0; i < f->n; i++) {
+            for (int64_t j = 0; j < f->row_bytes; j += CACHE_LINE) __builtin_prefetch(f->at[i] + j);
+            f->at[i] += f->step[i];
+        }
 }
 
 /* The first key that position t of sequence b sees. */
 static inline int64_t attention_first_key(const attention_shape *p, int64_t b, int64_t t)
 {
     return p->doc_start ? p->doc_start[b * p->seq_len + t] : 0;
+}
+
+/* What rows row .. of the tile at q0, with `rows` queries, see of the block at key `block`. */
+static inline attention_keys attention_keys_make(const attention_shape *p, int64_t b, int64_t q0,
+                                                 int64_t rows, int64_t row, int64_t block)
+{
+    attention_keys k = {.begin = 0, .end = KEY_BLOCK};
+    for (int i = 0; i < ATTENTION_GROUP; i++) {
+        bool there = row + i < rows;
+        int64_t t = q0 + row + i;
+        k.from[i] = there ? yk_max(attention_first_key(p, b, t) - block, 0) : KEY_BLOCK;
+        k.to[i] = there ? yk_min(t + 1 - block, KEY_BLOCK) : 0;
+        k.begin = yk_max(k.begin, yk_round_up(k.from[i], VEC_LANES));
+        k.end = yk_min(k.end, k.to[i] / VEC_LANES * VEC_LANES);
+    }
+    return k;
+}
+
+/* Which of keys j .. j+15 row i of a group sees. */
+VEC_INLINE veci attention_seen(const attention_keys *k, int64_t j, int i)
+{
+    return vec_between(k->from[i] - j, k->to[i] - j);
 }
 
 /* The strip at `row` of the tile at position q0 with `rows` queries, against the block of keys. */
@@ -142,13 +237,15 @@ static inline attention_strip attention_strip_make(const attention_shape *p, int
 /* c (rows of the strip, keys low .. high, rounded up to panels) = x panels, where x (tile, Dp). */
 static inline void attention_multiply_keys(const attention_shape *p, const attention_strip *s,
                                            const float *x, const float *panels, int64_t block,
-                                           float *c)
+                                           float *c, attention_fetch *next)
 {
     int rows = (int)yk_round_up(s->rows, GEMM_UNIT);
-    for (int64_t j = s->low; j < s->high; j += GEMM_COLS)
+    for (int64_t j = s->low; j < s->high; j += GEMM_COLS) {
+        attention_fetch_rows(next);
         yk_cpu_gemm_tile(rows, p->head_size, x + s->row * p->padded_size, p->padded_size, 1,
                          panels + (block + j) * p->head_size, GEMM_COLS, c + s->row * SCORE_ROW + j,
                          SCORE_ROW, false);
+    }
 }
 
 /* c (strip, Dp) += w panels, where w (tile, keys of the block) and panels those of rows. */

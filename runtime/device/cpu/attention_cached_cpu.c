@@ -66,7 +66,8 @@ VEC_INLINE void attend(const yk_attention_cached_args *a, int64_t row, int64_t h
             greatest = vec_max(vec_load_f32(scores + j), greatest);
         float now = vec_greatest(greatest), shrink = total > 0 ? exp2f(most - now) : 0;
         for (int64_t j = 0; j < n; j += VEC_LANES) {
-            vecf e = vec_exp2(vec_load_f32(scores + j) - now);
+            vecf e = vec_load_f32(scores + j) - now;
+            vec_exp2(&e, 1);
             vec_store_f32(scores + j, e);
             sum += e;
         }

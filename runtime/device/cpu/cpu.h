@@ -13,7 +13,7 @@
 #include "runtime/device/cpu/queue.h"
 
 /* Floats of scratch that each thread of a stream has; aligned to 256 bytes. */
-#define CPU_SCRATCH_FLOATS (192 * 1024)
+#define CPU_SCRATCH_FLOATS (256 * 1024)
 
 /* Elements that a thread takes at a time in an operation on single elements. */
 #define CPU_CHUNK 16384

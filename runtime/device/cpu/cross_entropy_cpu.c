@@ -25,26 +25,51 @@ VEC_INLINE float greatest(const yk_cross_entropy_args *a, int64_t at, yk_dtype t
     return most;
 }
 
-/* 2^CARRY times the exponentials of logits v .. v+15 less the greatest; 0 beyond the vocabulary. */
-VEC_INLINE vecf exponentials(const yk_cross_entropy_args *a, int64_t at, int64_t v, float most,
-                             yk_dtype t)
+/* 2^CARRY times the exponentials of n vectors of logits less the greatest, from logit v on; 0 beyond
+ * the vocabulary. */
+VEC_INLINE void exponentials(const yk_cross_entropy_args *a, int64_t at, int64_t v, float most,
+                             vecf *e, int n, yk_dtype t)
 {
-    int64_t n = a->vocab - v;
-    vecf x = vec_load_n(a->logits, at + v, n, t);
-    return vec_first(vec_exp2(vec_fma(x - most, vec_set(VEC_LOG2_E), vec_set(CARRY))), n);
+    int64_t left = a->vocab - v;
+    VEC_EACH(n)
+    {
+        vecf x = vec_load_n(a->logits, at + v + i * VEC_LANES, left - i * VEC_LANES, t);
+        e[i] = vec_fma(x - most, vec_set(VEC_LOG2_E), vec_set(CARRY));
+    }
+    vec_exp2(e, n);
+    if (left < n * VEC_LANES) VEC_EACH(n) e[i] = vec_first(e[i], left - i * VEC_LANES);
 }
 
 VEC_INLINE float sum_exponentials(const yk_cross_entropy_args *a, int64_t at, float most,
                                   yk_dtype t)
 {
-    vecf sum[2] = {{0}, {0}};
+    vecf e[VEC_GROUP], sum[VEC_GROUP] = {{0}, {0}, {0}, {0}};
     int64_t v = 0;
-    for (; v + VEC_LANES < a->vocab; v += 2 * VEC_LANES) {
-        sum[0] += exponentials(a, at, v, most, t);
-        sum[1] += exponentials(a, at, v + VEC_LANES, most, t);
+    for (; v + VEC_GROUP * VEC_LANES <= a->vocab; v += VEC_GROUP * VEC_LANES) {
+        exponentials(a, at, v, most, e, VEC_GROUP, t);
+        VEC_EACH(VEC_GROUP) sum[i] += e[i];
     }
-    if (v < a->vocab) sum[0] += exponentials(a, at, v, most, t);
-    return vec_sum(sum[0] + sum[1]);
+    for (; v < a->vocab; v += VEC_LANES) {
+        exponentials(a, at, v, most, e, 1, t);
+        sum[0] += e[0];
+    }
+    return vec_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+/* Exponentials times `factor` in place. */
+VEC_INLINE void put_exponentials(const yk_cross_entropy_args *a, int64_t at, float most,
+                                 float factor, yk_dtype t)
+{
+    vecf e[VEC_GROUP];
+    int64_t v = 0;
+    for (; v + VEC_GROUP * VEC_LANES <= a->vocab; v += VEC_GROUP * VEC_LANES) {
+        exponentials(a, at, v, most, e, VEC_GROUP, t);
+        VEC_EACH(VEC_GROUP) vec_store(a->logits, at + v + i * VEC_LANES, e[i] * factor, t);
+    }
+    for (; v < a->vocab; v += VEC_LANES) {
+        exponentials(a, at, v, most, e, 1, t);
+        vec_store_n(a->logits, at + v, a->vocab - v, e[0] * factor, t);
+    }
 }
 
 VEC_INLINE void fill_zero(const yk_cross_entropy_args *a, int64_t at, int64_t from)
@@ -66,10 +91,10 @@ VEC_INLINE void row_loss(const yk_cross_entropy_args *a, int64_t row, float grad
         logf(ldexpf(sum, -CARRY)) + (most - vec_load_n(a->logits, at + target, 1, t)[0]);
     if (!a->backward) return;
     float factor = gradient / sum;
-    vecf here = exponentials(a, at, target, most, t);
+    vecf here;
+    exponentials(a, at, target, most, &here, 1, t);
     float at_target = (here[0] / sum - 1.0f) * gradient;
-    for (int64_t v = 0; v < a->vocab; v += VEC_LANES)
-        vec_store_n(a->logits, at + v, a->vocab - v, exponentials(a, at, v, most, t) * factor, t);
+    put_exponentials(a, at, most, factor, t);
     vec_store_n(a->logits, at + target, 1, vec_set(at_target), t);
     fill_zero(a, at, a->vocab);
 }

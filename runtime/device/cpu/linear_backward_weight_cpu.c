@@ -2,8 +2,9 @@
  *
  * The sum runs over all rows of a batch, the result is small. So the result is cut into tiles and,
  * where these are too few to share out, the rows into slices; a piece is a tile of one slice. It
- * sums in scratch, taking DEPTH rows at a time: both operands are copied to the order in which the
- * product reads them, and the columns of dy are summed in passing. Slices are added in order.
+ * keeps its sums in scratch and takes DEPTH rows at a time, which the columns' sums bring near.
+ * Both operands are read where they lie, or, where they are not fp32 or end within a tile of
+ * registers, from a copy of the rows in scratch. Slices are added in order.
  */
 #include <omp.h>
 
@@ -11,18 +12,20 @@
 #include "runtime/device/cpu/gemm.h"
 #include "runtime/device/cpu/vec.h"
 
-#define DEPTH     256 /* rows at a time */
-#define TILE_N    216 /* most of a tile's rows: a multiple of every GEMM_ROWS */
-#define TILE_K    256 /* most of a tile's columns: a multiple of every GEMM_COLS */
-#define PIECES    32  /* enough for many threads and even shares */
-#define MIN_SLICE 512 /* rows: what adding the slices costs is far under what they take */
+#define DEPTH      128 /* rows at a time */
+#define MAX_TILE_N 512 /* rows of a tile; one more strip lies beyond */
+#define MAX_TILE_K 256 /* columns of a tile: a multiple of every GEMM_COLS */
+#define SUM_FLOATS                                                                                 \
+    (64 * 1024)        /* of a tile: a quarter of a large second-level cache with the rows */
+#define PIECES    32   /* enough for many threads and even shares */
+#define MIN_SLICE 1024 /* rows: what adding the slices costs is far under what they take */
 
-/* In a thread's scratch. */
-#define LEFT_FLOATS  (DEPTH * TILE_N + VEC_LANES)
-#define RIGHT_FLOATS (DEPTH * TILE_K)
-#define SUM_FLOATS   (TILE_N * TILE_K)
-#define BIAS_FLOATS  (TILE_N + VEC_LANES)
-_Static_assert(LEFT_FLOATS + RIGHT_FLOATS + SUM_FLOATS + BIAS_FLOATS <= CPU_SCRATCH_FLOATS,
+/* In a thread's scratch: sums, the columns' sums, and copies. */
+#define BIAS_FLOATS  (MAX_TILE_N + VEC_LANES)
+#define LEFT_FLOATS  (DEPTH * (MAX_TILE_N + VEC_LANES))
+#define RIGHT_FLOATS (DEPTH * (MAX_TILE_K + VEC_LANES))
+_Static_assert(SUM_FLOATS + MAX_TILE_K * GEMM_ROWS + BIAS_FLOATS + LEFT_FLOATS + RIGHT_FLOATS <=
+                   CPU_SCRATCH_FLOATS,
                "a piece fits the scratch");
 
 typedef struct plan {
@@ -34,12 +37,12 @@ typedef struct plan {
 static plan make_plan(const yk_linear_backward_weight_args *a)
 {
     plan p;
-    p.n_n = yk_div_up(a->n, TILE_N);
-    p.tile_n = yk_round_up(yk_div_up(a->n, p.n_n), GEMM_ROWS);
-    p.n_n = yk_div_up(a->n, p.tile_n);
-    p.n_k = yk_div_up(a->k, TILE_K);
+    p.n_k = yk_div_up(a->k, MAX_TILE_K);
     p.tile_k = yk_round_up(yk_div_up(a->k, p.n_k), GEMM_COLS);
     p.n_k = yk_div_up(a->k, p.tile_k);
+    p.n_n = yk_div_up(a->n, yk_min(MAX_TILE_N, SUM_FLOATS / p.tile_k));
+    p.tile_n = yk_round_up(yk_div_up(a->n, p.n_n), GEMM_UNIT);
+    p.n_n = yk_div_up(a->n, p.tile_n);
     p.n_slices = yk_max(1, yk_min(yk_div_up(PIECES, p.n_n * p.n_k), a->m / MIN_SLICE));
     p.slice = yk_div_up(a->m, p.n_slices);
     p.n_slices = yk_div_up(a->m, p.slice);
@@ -53,33 +56,62 @@ int64_t yk_cpu_linear_backward_weight_bytes(const yk_linear_backward_weight_args
     return p.n_slices == 1 ? 0 : 4 * p.n_slices * (a->n * a->k + a->n);
 }
 
-/* Rows `row`.. of dy, columns n0 .. n0+n-1, to strips (depth, GEMM_ROWS), each one after the other.
- * Vectors are wider than a strip: what they write beyond it is written over by the next row. The
- * column sums of a strip are its lanes'. */
-VEC_INLINE void copy_left(float *left, float *bias, const yk_linear_backward_weight_args *a,
-                          int64_t row, int64_t depth, int64_t n0, int64_t n, yk_dtype t)
+/* One operand's rows of a block as fp32. */
+typedef struct rows {
+    const float *at;
+    int64_t row; /* floats between rows */
+} rows;
+
+VEC_INLINE void copy(float *to, int64_t to_row, const void *from, int64_t at, int64_t from_row,
+                     int64_t depth, int64_t n, yk_dtype t)
 {
-    for (int64_t i = 0; i < n; i += GEMM_ROWS) {
-        float *strip = left + i * depth;
-        int64_t there = a->n - n0 - i, at = row * a->n + n0 + i;
-        vecf sum = vec_load_f32(bias + i);
-        for (int64_t r = 0; r < depth; r++, at += a->n) {
-            vecf v = vec_load_n(a->dy, at, there, t);
-            vec_store_f32(strip + r * GEMM_ROWS, v);
-            sum += v;
+    for (int64_t r = 0; r < depth; r++)
+        for (int64_t i = 0; i < n; i += VEC_LANES)
+            vec_store_f32(to + r * to_row + i, vec_load_n(from, at + r * from_row + i, n - i, t));
+}
+
+/* `depth` rows of n columns from element `at` of a matrix with rows of `from_row`; a whole number of
+ * `unit` columns can be read of each. Columns that are not there count as 0. */
+static rows take_rows(const void *from, yk_dtype dtype, int64_t at, int64_t from_row, int64_t depth,
+                      int64_t n, int64_t unit, float *scratch)
+{
+    if (dtype == YK_F32 && n % unit == 0)
+        return (rows){.at = (const float *)from + at, .row = from_row};
+    int64_t to_row = yk_round_up(n, VEC_LANES > unit ? VEC_LANES : unit);
+    if (to_row % 64 == 0) to_row += VEC_LANES; /* keeps rows off equal cache sets */
+    YK_CPU_BY_DTYPE(dtype, copy(scratch, to_row, from, at, from_row, depth, n, T));
+    return (rows){.at = scratch, .row = to_row};
+}
+
+static void add_columns(float *bias, const rows *dy, int64_t depth, int64_t n)
+{
+    for (int64_t r = 0; r < depth; r++)
+        for (int64_t i = 0; i < n; i += VEC_LANES)
+            vec_store_f32(bias + i, vec_load_f32(bias + i) +
+                                        vec_load_n(dy->at + r * dy->row, i, n - i, YK_F32));
+}
+
+/* The tile at (n0,k0) of rows begin .. end-1: sums (n, tile_k) and their column sums (n) behind. */
+static void sum_tile(const yk_linear_backward_weight_args *a, const plan *p, int64_t n0, int64_t k0,
+                     int64_t begin, int64_t end, float *scratch)
+{
+    float *bias = scratch + SUM_FLOATS + MAX_TILE_K * GEMM_ROWS, *left = bias + BIAS_FLOATS;
+    float *right = left + LEFT_FLOATS;
+    int64_t n = yk_min(p->tile_n, a->n - n0), k = yk_min(p->tile_k, a->k - k0);
+    memset(bias, 0, BIAS_FLOATS * sizeof *bias);
+    for (int64_t row = begin; row < end; row += DEPTH) {
+        int64_t depth = yk_min(DEPTH, end - row);
+        rows dy = take_rows(a->dy, a->dtype, row * a->n + n0, a->n, depth, n, GEMM_UNIT, left);
+        rows x = take_rows(a->x, a->dtype, row * a->k + k0, a->k, depth, k, GEMM_COLS, right);
+        add_columns(bias, &dy, depth, n);
+        for (int64_t i = 0; i < n; i += GEMM_ROWS) {
+            int height = (int)yk_round_up(yk_min(GEMM_ROWS, n - i), GEMM_UNIT);
+            for (int64_t j = 0; j < k; j += GEMM_COLS)
+                yk_cpu_gemm_tile(height, depth, dy.at + i, 1, dy.row, x.at + j, x.row,
+                                 scratch + i * p->tile_k + j, p->tile_k, row > begin);
         }
-        vec_store_n(bias, i, GEMM_ROWS, sum, YK_F32);
     }
 }
-
-static void copy_right(float *right, const yk_linear_backward_weight_args *a, int64_t row,
-                       int64_t depth, int64_t k0, int64_t k)
-{
-    for (int64_t j = 0; j < k; j += GEMM_COLS)
-        yk_cpu_pack_rows(right + j * depth, cpu_at(a->x, row * a->k + k0 + j, a->dtype), a->k,
-                         depth, yk_min(GEMM_COLS, k - j), a->dtype);
-}
-
 /* to (+)= sums, n of them; both grad_dtype and fp32 know no gap. */
 VEC_INLINE void put(void *to, int64_t at, const float *sums, int64_t n, bool accumulate, yk_dtype t)
 {
@@ -96,27 +128,6 @@ static void put_row(void *to, int64_t at, const float *sums, int64_t n, bool acc
     YK_CPU_BY_DTYPE(dtype, put(to, at, sums, n, accumulate, T));
 }
 
-/* Tile (n0,k0) of rows begin .. end-1, summed in `sums` (n, tile_k) and `bias`. */
-static void sum_tile(const yk_linear_backward_weight_args *a, const plan *p, int64_t n0, int64_t k0,
-                     int64_t begin, int64_t end, float *scratch)
-{
-    float *sums = scratch, *bias = sums + SUM_FLOATS, *left = bias + BIAS_FLOATS;
-    float *right = left + LEFT_FLOATS;
-    int64_t n = yk_round_up(yk_min(p->tile_n, a->n - n0), GEMM_ROWS);
-    int64_t k = yk_min(p->tile_k, a->k - k0);
-    memset(bias, 0, BIAS_FLOATS * sizeof *bias);
-    for (int64_t row = begin; row < end; row += DEPTH) {
-        int64_t depth = yk_min(DEPTH, end - row);
-        YK_CPU_BY_DTYPE(a->dtype, copy_left(left, bias, a, row, depth, n0, n, T));
-        copy_right(right, a, row, depth, k0, k);
-        for (int64_t j = 0; j < k; j += GEMM_COLS)
-            for (int64_t i = 0; i < n; i += GEMM_ROWS)
-                yk_cpu_gemm_tile(GEMM_ROWS, depth, left + i * depth, 1, GEMM_ROWS,
-                                 right + j * depth, GEMM_COLS, sums + i * p->tile_k + j, p->tile_k,
-                                 row > begin);
-    }
-}
-
 static void run_piece(const yk_linear_backward_weight_args *a, const plan *p, int64_t piece,
                       float *slices, float *scratch)
 {
@@ -125,7 +136,7 @@ static void run_piece(const yk_linear_backward_weight_args *a, const plan *p, in
     int64_t n = yk_min(p->tile_n, a->n - n0), k = yk_min(p->tile_k, a->k - k0);
     int64_t begin = slice * p->slice;
     sum_tile(a, p, n0, k0, begin, yk_min(begin + p->slice, a->m), scratch);
-    const float *sums = scratch, *bias = scratch + SUM_FLOATS;
+    const float *sums = scratch, *bias = scratch + SUM_FLOATS + MAX_TILE_K * GEMM_ROWS;
     bool whole = p->n_slices == 1, bias_here = a->dbias && k0 == 0;
     if (whole) {
         for (int64_t i = 0; i < n; i++)
@@ -162,7 +173,8 @@ static void add_chunk(const yk_linear_backward_weight_args *a, const plan *p, co
                     add_slices(a->dw, slices, p->n_slices, size, begin, end, a->accumulate, T));
 }
 
-static void add_bias(const yk_linear_backward_weight_args *a, const plan *p, const float *slices)
+static void add_slices_bias(const yk_linear_backward_weight_args *a, const plan *p,
+                            const float *slices)
 {
     YK_CPU_BY_DTYPE(a->grad_dtype,
                     add_slices(a->dbias, slices, p->n_slices, a->n, 0, a->n, a->accumulate, T));
@@ -183,7 +195,7 @@ yk_status yk_cpu_linear_backward_weight(yk_stream *s, const yk_linear_backward_w
 #pragma omp for schedule(static) nowait
             for (int64_t i = 0; i < yk_div_up(size, CPU_CHUNK); i++) add_chunk(a, &p, slices, i);
 #pragma omp single
-            if (a->dbias) add_bias(a, &p, slices + p.n_slices * size);
+            if (a->dbias) add_slices_bias(a, &p, slices + p.n_slices * size);
         }
     }
     return YK_OK;

@@ -11,29 +11,39 @@
 /* Up to so many rows, dot products with w as it lies are faster than making panels of it. */
 #define FEW_ROWS 4
 
+/* n vectors of a tile from number `v` on. */
+VEC_INLINE void finish_vectors(const yk_linear_forward_args *a, const float *c, int64_t c_row,
+                               int64_t row, int64_t col, int64_t cols, int64_t v, int n, yk_dtype t)
+{
+    vecf z[VEC_GROUP];
+    int64_t at[VEC_GROUP], left[VEC_GROUP];
+    VEC_EACH(n)
+    {
+        int64_t r = (v + i) / PRODUCT_VECTORS, j = (v + i) % PRODUCT_VECTORS * VEC_LANES;
+        at[i] = (row + r) * a->n + col + j;
+        left[i] = cols - j;
+        z[i] = vec_load_f32(c + r * c_row + j);
+        if (a->bias) z[i] += vec_load_n(a->bias, col + j, left[i], t);
+    }
+    if (a->gelu) {
+        VEC_EACH(n) z[i] = vec_round(z[i], t);
+        if (a->z) VEC_EACH(n) vec_store_n(a->z, at[i], left[i], z[i], t);
+        vec_gelu(z, n);
+    }
+    if (a->residual) VEC_EACH(n) z[i] += vec_load_n(a->residual, at[i], left[i], t);
+    VEC_EACH(n) vec_store_n(a->y, at[i], left[i], z[i], t);
+}
+
 VEC_INLINE void finish(const yk_linear_forward_args *a, const float *c, int64_t c_row, int64_t row,
                        int64_t col, int64_t rows, int64_t cols, yk_dtype t)
 {
-    for (int64_t j = 0; j < cols; j += VEC_LANES) {
-        int64_t n = cols - j;
-        vecf bias = {0};
-        if (a->bias) bias = vec_load_n(a->bias, col + j, n, t);
-        for (int64_t i = 0; i < rows; i++) {
-            int64_t at = (row + i) * a->n + col + j;
-            vecf z = vec_load_n(c + i * c_row, j, n, YK_F32) + bias;
-            if (a->gelu) {
-                z = vec_round(z, t);
-                if (a->z) vec_store_n(a->z, at, n, z, t);
-                z = vec_gelu(z);
-            } else if (a->residual) {
-                z += vec_load_n(a->residual, at, n, t);
-            }
-            vec_store_n(a->y, at, n, z, t);
-        }
-    }
+    int64_t v = 0, n_vectors = rows * PRODUCT_VECTORS;
+    for (; v + VEC_GROUP <= n_vectors; v += VEC_GROUP)
+        finish_vectors(a, c, c_row, row, col, cols, v, VEC_GROUP, t);
+    for (; v < n_vectors; v++) finish_vectors(a, c, c_row, row, col, cols, v, 1, t);
 }
 
-static void linear_finish(const void *args, const float *c, int64_t c_row, int64_t row, int64_t col,
+static void linear_finish(const void *args, float *c, int64_t c_row, int64_t row, int64_t col,
                           int64_t rows, int64_t cols)
 {
     const yk_linear_forward_args *a = args;
@@ -89,7 +99,8 @@ yk_status yk_cpu_linear_forward(yk_stream *s, const yk_linear_forward_args *a, v
                      .k = a->k,
                      .dtype = a->dtype,
                      .finish = linear_finish,
-                     .args = a};
+                     .args = a,
+                     .touched = {a->y, a->z, a->residual}};
     yk_cpu_product_run(s, &p, ws);
     return YK_OK;
 }

@@ -14,15 +14,20 @@
 
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/device/cpu/gemm.h"
+#include "runtime/device/cpu/vec.h"
+
+/* Vectors in a row of a tile. */
+#define PRODUCT_VECTORS (GEMM_COLS / VEC_LANES)
 
 /* Do what follows the product with a tile of it.
  *
  * args  as in cpu_product
- * c     (rows, cols) fp32 sums, rows c_row apart; up to GEMM_ROWS by GEMM_COLS of them
+ * c     (rows, cols) fp32 sums, rows c_row apart; up to GEMM_ROWS by GEMM_COLS of them; may be
+ *       written over
  * row, col  where the tile lies in the whole result
  */
-typedef void (*cpu_finish)(const void *args, const float *c, int64_t c_row, int64_t row,
-                           int64_t col, int64_t rows, int64_t cols);
+typedef void (*cpu_finish)(const void *args, float *c, int64_t c_row, int64_t row, int64_t col,
+                           int64_t rows, int64_t cols);
 
 typedef struct cpu_product {
     const void *a; /* (M,K) */
@@ -32,6 +37,7 @@ typedef struct cpu_product {
     yk_dtype dtype;
     cpu_finish finish;
     const void *args;
+    const void *touched[3]; /* (M,N) what `finish` reads or writes, or NULL: fetched beforehand */
 } cpu_product;
 
 /* Workspace for an (m,k) by (k,n) product. */

@@ -1,21 +1,20 @@
 /* runtime/device/cpu/product_cpu.c - cutting a product into tiles by its shape.
  *
  * Blocks of k (outermost but for blocks of columns), so that a panel and a few strips of rows fit
- * the caches; tiles of rows by panels of columns as pieces for the threads. No tile's bits depend on
- * the cut (gemm.h), so the sizes below are free to be whatever is fast.
+ * the caches; tiles of rows by panels of columns as pieces for the threads. Bits depend on the blocks
+ * of k alone (gemm.h), so the other sizes below are free to be whatever is fast.
  */
 #include "runtime/device/cpu/product.h"
 
 #include <omp.h>
 
-#include "runtime/device/cpu/vec.h"
-
 #define PANEL_FLOATS (1024 * 1024) /* of the workspace: half of a large second-level cache */
 #define MAX_DEPTH    2048          /* k in a block */
 #define LEFT_FLOATS  (48 * 1024)   /* a tile of the left operand: fits the second-level cache */
 #define MAX_STRIPS   8             /* of GEMM_ROWS rows in a tile */
-#define PIECES       64            /* enough for many threads and even shares */
-#define LEFT_PAD     16            /* keeps rows of the copied left operand off equal cache sets */
+#define GROUP_FLOATS (128 * 1024) /* panels of a piece: stay in the second-level cache for a tile */
+#define PIECES       64           /* enough for many threads and even shares */
+#define LEFT_PAD     16           /* keeps rows of the copied left operand off equal cache sets */
 
 typedef struct plan {
     int64_t n_depths, depth;     /* blocks of k and the size of all but the last */
@@ -42,7 +41,8 @@ static plan make_plan(int64_t m, int64_t n, int64_t k)
     p.height = strips * GEMM_ROWS;
     p.n_heights = yk_div_up(m, p.height);
     int64_t panels = p.width / GEMM_COLS;
-    p.per_group = yk_div_up(panels, yk_min(panels, yk_div_up(PIECES, p.n_heights)));
+    p.n_groups = yk_max(yk_div_up(PIECES, p.n_heights), yk_div_up(p.width * p.depth, GROUP_FLOATS));
+    p.per_group = yk_div_up(panels, yk_min(panels, p.n_groups));
     p.n_groups = yk_div_up(panels, p.per_group);
     return p;
 }
@@ -106,6 +106,20 @@ static const float *left_rows(const cpu_product *p, const block *b, int64_t row,
     return scratch;
 }
 
+/* Ask for the memory that `finish` will want for a tile, so that it comes while the tile is computed.
+ * A row of a tile is one or two cache lines. */
+static void fetch(const cpu_product *p, int64_t row, int64_t col, int64_t rows, int64_t cols)
+{
+    for (int i = 0; i < 3; i++) {
+        if (!p->touched[i]) continue;
+        for (int64_t r = 0; r < rows; r++) {
+            int64_t at = (row + r) * p->n + col;
+            __builtin_prefetch(cpu_at(p->touched[i], at, p->dtype), 1);
+            __builtin_prefetch(cpu_at(p->touched[i], at + cols - 1, p->dtype), 1);
+        }
+    }
+}
+
 /* Rows of tile `height` by the panels of group `group`. */
 static void run_piece(const cpu_product *p, const plan *q, const block *b, int64_t piece,
                       float *scratch)
@@ -116,18 +130,17 @@ static void run_piece(const cpu_product *p, const plan *q, const block *b, int64
     if (i >= end) return;
     float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
     const float *a = left_rows(p, b, row, rows, scratch, &a_row);
-    for (; i < end; i++) {
-        int64_t col = i * GEMM_COLS, cols = yk_min(GEMM_COLS, b->cols - col);
-        const float *panel = b->panels + i * b->depth * GEMM_COLS;
-        for (int64_t r = 0; r < rows; r += GEMM_ROWS) {
+    for (int64_t r = 0; r < rows; r += GEMM_ROWS)
+        for (int64_t j = i; j < end; j++) {
+            int64_t col = j * GEMM_COLS, cols = yk_min(GEMM_COLS, b->cols - col);
             int64_t n = yk_min(GEMM_ROWS, rows - r);
             float *c = b->sums ? b->sums + (row + r) * q->width + col : tile;
             int64_t c_row = b->sums ? q->width : GEMM_COLS;
+            if (b->ends) fetch(p, row + r, b->col + col, n, cols);
             yk_cpu_gemm_tile((int)yk_round_up(n, GEMM_UNIT), b->depth, a + r * a_row, a_row, 1,
-                             panel, GEMM_COLS, c, c_row, !b->begins);
+                             b->panels + col * b->depth, GEMM_COLS, c, c_row, !b->begins);
             if (b->ends) p->finish(p->args, c, c_row, row + r, b->col + col, n, cols);
         }
-    }
 }
 
 void yk_cpu_product_run(const yk_stream *s, const cpu_product *p, void *ws)
