@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# tests/tree/test_docs.sh - what the pages name is there: files that they link to, keys of a
+# configuration, commands and their options.
+. "$(dirname "$0")/../expect.sh" || exit 1
+. "$YK_SOURCE/tests/tree/sources.sh" || exit 1
+yoke=$YK_BUILD/yoke
+
+# check_links ROOT: a line for each link to a file that is not there.
+check_links() {
+    (cd "$1" && sources . '*.md' | while read -r page; do
+        grep -oE '\]\([^)#]+' "$page" | sed 's/^](//' | grep -vE '^[a-z]+:' | while read -r link; do
+            [ -e "$(dirname "$page")/$link" ] || echo "$page: there is no $link"
+        done
+    done)
+}
+
+# check_keys ROOT: a line for each `section.key` that is none, where the section is one.
+check_keys() {
+    (cd "$1" && sources . '*.md' | tr '\n' '\0' | xargs -0r grep -HoE '`[a-z_]+(\.[a-z0-9_]+)+' | sort -u |
+        while IFS=: read -r page key; do
+            key=${key#\`}
+            grep -q "^${key%%.*}\." "$scratch/keys" || continue
+            grep -qE "^$key(\.|$)" "$scratch/keys" || echo "$page: there is no key $key"
+        done)
+}
+
+# check_commands ROOT: a line for each command or option in a block of a page that the program lacks.
+check_commands() {
+    (cd "$1" && sources . '*.md' | while read -r page; do
+        awk '/^ *```/ {inside = !inside; next} inside' "$page" | grep -oE '^(\$ )?(build/)?yoke [a-z].*' |
+            sed -E 's/^(\$ )?(build\/)?yoke //' | while read -r line; do
+            command=${line%% *}
+            [ "$command" != data ] || command="data $(cut -d' ' -f2 <<<"$line")"
+            [ "$command" != launch ] || line=${line%% train*}
+            help=$("$yoke" $command --help 2>&1) || echo "$page: there is no command $command"
+            grep -oE -- ' --[a-z-]+' <<<"$line" | while read -r option; do
+                grep -qE -- "$option( |,|\$)" <<<"$help" || echo "$page: $command has no option $option"
+            done
+        done
+    done)
+}
+
+"$yoke" config | sed -n 's/^\([a-z0-9_.]*\)  (.*/\1/p' >"$scratch/keys"
+[ -s "$scratch/keys" ] || fail "yoke config names no key"
+
+bad=$scratch/bad
+put "$bad/docs/page.md" <<'EOF'
+[there](page.md), [a part](page.md#part), [far](https://example.org/x), [not there](gone.md)
+`optim.lr` and `precision.loss_scale` are keys, `optim.rate` is none, `README.md` and `engine/step.c` neither.
+```
+$ yoke train a.yaml --set optim.lr=1
+build/yoke eval runs/a --dato b.txt
+yoke sing a.yaml
+```
+EOF
+
+case_is "each fault is found"
+run check_links "$bad"
+[ "$(sed 's|^\./||' <<<"$out")" = "docs/page.md: there is no gone.md" ] || fail "other complaints"
+run check_keys "$bad"
+[ "$(sed 's|^\./||' <<<"$out")" = "docs/page.md: there is no key optim.rate" ] || fail "other complaints"
+run check_commands "$bad"
+[ "$(sed 's|^\./||' <<<"$out")" = "docs/page.md: eval has no option --dato
+docs/page.md: there is no command sing" ] || fail "other complaints"
+
+case_is "the tree has none"
+run check_links "$YK_SOURCE"
+[ -z "$out" ] || fail "dead links"
+run check_keys "$YK_SOURCE"
+[ -z "$out" ] || fail "keys that there are not"
+run check_commands "$YK_SOURCE"
+[ -z "$out" ] || fail "commands that there are not"
+
+passed
