@@ -122,6 +122,18 @@ expect_same runs/tiny raw32
 train megatron data.train=megatron
 expect_same runs/tiny megatron
 
+case_is "a file over 4 GiB is read to its end"
+truncate -s 4400000000 large.txt # sparse: zeros that take no room
+cat val.txt >>large.txt
+train large data.train=large.txt data.format=text data.val= train.steps=2 \
+    "data.val_fraction=$(perl -e 'printf "%.17g", (-s "val.txt") / -s "large.txt"')"
+expect_text out "4400000000 tokens to train on, $(wc -c <val.txt) to validate on"
+run "$yoke" eval large --data val.txt --seq-len 32
+expect_status 0
+awk -v a="$(field large val_loss)" -v b="$(sed -n 's/^loss \([0-9.]*\) .*/\1/p' <<<"$out")" \
+    'BEGIN {exit !(a - b < 1e-6 && b - a < 1e-6)}' || fail "training found $(field large val_loss) at its end"
+rm large.txt
+
 case_is "documents are masked from each other"
 train masked data.doc_mask=true data.doc_token=10
 expect_other runs/tiny masked
