@@ -231,17 +231,21 @@ VEC_INLINE void vec_store_bf16(uint16_t *p, vecf v)
     *(halves *)p = __builtin_convertvector(vec_to_bf16(v), halves);
 }
 
+/* The instructions quiet a signalling NaN and keep a NaN's payload, and dtype.h does not: vectors with
+ * a NaN go the slow way. */
 VEC_INLINE vecf vec_load_f16(const uint16_t *p)
 {
     vecf v = {0};
-#ifdef __F16C__
+#if defined(__AVX512F__)
+    __m512 r = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    if (__builtin_expect(_mm512_cmp_ps_mask(r, r, _CMP_UNORD_Q) == 0, 1)) return (vecf)r;
+#elif defined(__F16C__)
     union {
         __m256 h[2];
         vecf v;
     } u;
     u.h[0] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
     u.h[1] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)));
-    /* The instruction quiets a signalling NaN and dtype.h does not: those go the slow way. */
     __m256 nan = _mm256_cmp_ps(u.h[0], u.h[1], _CMP_UNORD_Q);
     if (__builtin_expect(_mm256_movemask_ps(nan) == 0, 1)) return u.v;
 #endif
@@ -251,12 +255,18 @@ VEC_INLINE vecf vec_load_f16(const uint16_t *p)
 
 VEC_INLINE void vec_store_f16(uint16_t *p, vecf v)
 {
-#ifdef __F16C__
+#if defined(__AVX512F__)
+    __m512 r = (__m512)v;
+    if (__builtin_expect(_mm512_cmp_ps_mask(r, r, _CMP_UNORD_Q) == 0, 1)) {
+        _mm256_storeu_si256((__m256i *)(void *)p,
+                            _mm512_cvtps_ph(r, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        return;
+    }
+#elif defined(__F16C__)
     union {
         vecf v;
         __m256 h[2];
     } u = {v};
-    /* The instruction keeps a NaN's payload and dtype.h does not. */
     __m256 nan = _mm256_cmp_ps(u.h[0], u.h[1], _CMP_UNORD_Q);
     if (__builtin_expect(_mm256_movemask_ps(nan) == 0, 1)) {
         _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(u.h[0], _MM_FROUND_TO_NEAREST_INT));
