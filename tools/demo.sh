@@ -36,13 +36,18 @@ make_text() {
     mv data/demo.txt.part data/demo.txt
 }
 
+# Two ranks where there are cores for them: a core each, and gradients that travel while the backward pass
+# goes on.
+ranks=()
+[ "$(nproc)" -lt 2 ] || ranks=(launch -n 2)
+
 # train DIR ASSIGNMENT...: the demo's run in another folder or of another length.
 train() {
     local dir=$1 sets=() assignment
     shift
     for assignment; do sets+=(--set "$assignment"); done
     # In quotes, since a name may hold what YAML would read otherwise.
-    "$yoke" train "$config" --set "data.train='${text//\'/\'\'}'" --set "run.dir=$dir" "${sets[@]}"
+    "$yoke" "${ranks[@]}" train "$config" --set "data.train='${text//\'/\'\'}'" --set "run.dir=$dir" "${sets[@]}"
 }
 
 # Milliseconds of a step: the median of a short run's later steps.
