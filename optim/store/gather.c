@@ -21,9 +21,10 @@ yk_status yk_store_slot_take(yk_store_slots *slots, int unit, int64_t count, yk_
 {
     int best = -1;
     for (int i = 0; i < slots->n_items; i++) {
-        const yk_store_slot *s = &slots->items[i];
+        const yk_store_slot *s = &slots->items[i], *b = &slots->items[best < 0 ? 0 : best];
         if (s->held || s->count < count) continue;
-        if (best < 0 || s->used_at < slots->items[best].used_at) best = i;
+        if (best < 0 || s->count < b->count || (s->count == b->count && s->used_at < b->used_at))
+            best = i;
     }
     YK_CHECK(best >= 0);
     slots->items[best].unit = unit;

@@ -108,8 +108,9 @@ yk_status yk_store_follow(yk_store *st, yk_stream *later, yk_stream *earlier);
 /* Let `stream` wait for communication, and count how long the caller is held. */
 yk_status yk_store_wait(yk_store *st, yk_event *event, yk_stream *stream);
 
-/* Give `unit` the slot that is unused for longest, and let work that follows on `stream` wait for
- * its last use. */
+/* Give `unit` the smallest slot that is large enough, of equal ones that unused for longest, and let
+ * work that follows on `stream` wait for its last use. A block never takes the place that the
+ * embedding needs. */
 yk_status yk_store_slot_take(yk_store_slots *slots, int unit, int64_t count, yk_stream *stream,
                              int *slot_out);
 

@@ -129,12 +129,56 @@ static void sampling_during_training_is_planned(void **state)
     yk_rig_close(&rig);
 }
 
+/* Plan a preset on ranks of a dry GPU; the limit is left out. */
+static void plan_preset(const char *preset, int ranks, int node_size, const char *const *sets)
+{
+    yk_config config;
+    yk_model_shape shape;
+    yk_device_spec spec;
+    yk_plan plan;
+    char assignment[64];
+    snprintf(assignment, sizeof assignment, "model.preset=%s", preset);
+    assert_int_equal(yk_config_init(&config), YK_OK);
+    assert_int_equal(yk_config_set(&config, assignment), YK_OK);
+    for (; *sets; sets++) assert_int_equal(yk_config_set(&config, *sets), YK_OK);
+    config.train.seq_len = 64;
+    config.train.batch = 2 * ranks;
+    config.train.micro_batch = 1;
+    assert_int_equal(yk_model_shape_from_config(&config, &shape), YK_OK);
+    assert_int_equal(yk_device_spec_find("h200", &spec), YK_OK);
+    spec.memory_bytes = INT64_MAX;
+    yk_topology topology = yk_ranks_topology(&spec, ranks, node_size);
+    assert_int_equal(yk_plan_make(&config, &shape, &spec, &topology, 0, &plan), YK_OK);
+    yk_plan_fini(&plan);
+    yk_config_fini(&config);
+}
+
+/* Tied heads and heads of their own, embeddings larger and smaller than a block. */
+static void every_preset_can_be_planned_in_every_stage(void **state)
+{
+    (void)state;
+    static const char *const presets[] = {"gpt2-124m",  "gpt2-1.5b",  "llama2-7b",
+                                          "llama3-8b",  "tiny-gpt2",  "qwen2.5-0.5b",
+                                          "tiny-llama", "tiny-qwen2", "qwen2.5-7b"};
+    static const char *const stages[] = {"parallel.zero=0", "parallel.zero=1", "parallel.zero=2",
+                                         "parallel.zero=3"};
+    static const char *const times[] = {"comm.reduce_every=step", "comm.reduce_every=micro"};
+    static const char *const shards[] = {"parallel.shard=world", "parallel.shard=node"};
+    for (size_t p = 0; p < sizeof presets / sizeof presets[0]; p++)
+        for (int i = 0; i < 16; i++) {
+            const char *sets[] = {stages[i % 4], times[i / 4 % 2], shards[i / 8],
+                                  "precision.compute=bf16", NULL};
+            plan_preset(presets[p], 4, 2, sets);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_equals_the_high_water_marks),
         cmocka_unit_test(stronger_recomputation_never_takes_more),
         cmocka_unit_test(auto_takes_the_largest_micro_batch_that_fits),
+        cmocka_unit_test(every_preset_can_be_planned_in_every_stage),
         cmocka_unit_test(ledger_adds_up_to_the_arenas),
         cmocka_unit_test(sampling_during_training_is_planned),
     };
