@@ -114,7 +114,10 @@ static yk_status run_task(void *context)
     yk_status status = t->run(t);
     atomic_fetch_add(&c->busy_ns, yk_clock_ns() - begin);
     atomic_fetch_add(&c->n_collectives, 1);
-    if (status != YK_OK) atomic_store(&c->failed, (int)status);
+    if (status != YK_OK) {
+        atomic_store(&c->failed, (int)status);
+        c->o.world->failed = status;
+    }
     return status;
 }
 

@@ -19,7 +19,7 @@ struct yk_world {
     int rank, size, n_nodes, local_size;
     bool regular;
     _Atomic double timeout_s;
-    yk_status failed; /* YK_EPEER or YK_ETIMEDOUT, once it happened */
+    _Atomic yk_status failed; /* YK_EPEER or YK_ETIMEDOUT, once it happened, here or in a group */
     yk_held held;
     yk_place *places; /* (size) */
 };

@@ -46,8 +46,11 @@ static void late(rank_rig *r, const char *what)
     EXPECT(r, waited >= 0.5 && waited < 3);
     EXPECT(r, yk_comm_barrier(g.comm, r->gather) == YK_ETIMEDOUT);
     EXPECT(r, yk_comm_all_reduce(g.comm, buffer, COUNT, YK_F32, r->gather) == YK_ETIMEDOUT);
+    EXPECT(r, yk_world_barrier(r->world) == YK_ETIMEDOUT); /* nobody waits any more */
     rank_group_close(&g);
-    yk_world_abort(r->world, 3);
+    if (strcmp(what, "exit") != 0) yk_world_abort(r->world, 3);
+    rank_close(r);
+    exit(3);
 }
 
 /* Likewise, in a call of the world. */

@@ -22,6 +22,12 @@ done <<'END'
 3 3 world
 END
 
+case_is "who leaves instead of aborting waits for nobody"
+on_ranks 2 2 "$program" exit
+expect_status 3
+expect_text err "rank "
+expect_no_text err FAILED
+
 case_is "the rank that is waited for is named"
 on_ranks 3 3 "$program" gather
 expect_status 3
