@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -15,12 +14,12 @@
 #include "runtime/storage/hash.h"
 
 /* A text that a model can learn something from: words of a small random vocabulary. */
-static void write_text(char *path)
+static void write_text(yk_rig *rig)
 {
-    strcpy(path, "/tmp/yoke-rig-XXXXXX");
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    FILE *f = fdopen(fd, "w");
+    char *text;
+    size_t bytes;
+    FILE *f = open_memstream(&text, &bytes);
+    assert_non_null(f);
     uint64_t s = 88172645463325252u;
     for (int i = 0; i < 6000; i++) {
         s ^= s << 13, s ^= s >> 7, s ^= s << 17;
@@ -30,6 +29,9 @@ static void write_text(char *path)
         fputc(' ', f);
     }
     fclose(f);
+    scratch_make(rig->dir);
+    scratch_write(rig->path, rig->dir, "text.txt", text, (int64_t)bytes);
+    free(text);
 }
 
 static void configure(yk_rig *rig, const char *const *sets)
@@ -38,7 +40,7 @@ static void configure(yk_rig *rig, const char *const *sets)
         "model.preset=tiny-gpt2", "train.seq_len=32", "train.batch=4", "train.micro_batch=4",
         "train.steps=20",         "optim.lr=1e-3",    "device=cpu",    "cpu.threads=2",
     };
-    char assignment[96];
+    char assignment[SCRATCH_PATH + 16];
     assert_int_equal(yk_config_init(&rig->config), YK_OK);
     for (size_t i = 0; i < sizeof base / sizeof base[0]; i++)
         assert_int_equal(yk_config_set(&rig->config, base[i]), YK_OK);
@@ -67,7 +69,7 @@ void yk_rig_open(yk_rig *rig, int64_t red_zone, const char *const *sets)
 {
     yk_device_spec spec;
     memset(rig, 0, sizeof *rig);
-    write_text(rig->path);
+    write_text(rig);
     configure(rig, sets);
     assert_int_equal(yk_model_shape_from_config(&rig->config, &rig->shape), YK_OK);
     assert_int_equal(yk_dataset_open(&rig->config, rig->shape.vocab, &rig->data), YK_OK);
@@ -98,7 +100,7 @@ void yk_rig_close(yk_rig *rig)
     yk_device_close(rig->device);
     yk_dataset_close(rig->data);
     yk_config_fini(&rig->config);
-    unlink(rig->path);
+    scratch_remove(rig->dir);
 }
 
 void yk_rig_train(yk_rig *rig, int64_t first, int64_t n, double *losses_out)

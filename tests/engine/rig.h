@@ -4,6 +4,7 @@
 
 #include "engine/plan.h"
 #include "engine/step.h"
+#include "tests/runtime/scratch.h"
 
 /* A planned engine on the cpu with random weights, fed from a text in a temporary file. */
 typedef struct yk_rig {
@@ -15,7 +16,7 @@ typedef struct yk_rig {
     yk_engine *engine;
     yk_loader *loader;
     yk_feed feed;
-    char path[64]; /* of the text */
+    char dir[SCRATCH_PATH], path[SCRATCH_PATH]; /* of the text */
 } yk_rig;
 
 /* Set a rig up: "key=value" assignments, ended by NULL, over a tiny configuration. */
