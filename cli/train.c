@@ -9,6 +9,7 @@
 #include "cli/run_config.h"
 #include "engine/signals.h"
 #include "engine/trainer.h"
+#include "runtime/machine/machine.h"
 
 static void print_end(const yk_config *config, const yk_train_summary *s)
 {
@@ -117,6 +118,7 @@ yk_status yk_cli_train(int argc, char **argv)
     YK_TRY(yk_cli_parse_train(argc, argv, &path, &sets, &done));
     if (done) return YK_OK;
     yk_signals_block();
+    yk_machine_order_gpus();
     yk_world *world;
     YK_TRY(yk_world_join(&world));
     yk_status status = run(path, &sets, world);

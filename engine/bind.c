@@ -78,7 +78,6 @@ yk_status yk_bind_rank(yk_world *world, bool wants_gpu, int *gpu_out)
     size_t n = (size_t)yk_world_local_size(world);
     *gpu_out = 0;
     YK_TRY(yk_machine_open(&machine));
-    yk_machine_order_gpus();
     yk_binding_wish *wishes = calloc(n, sizeof *wishes);
     yk_binding *bindings = calloc(n, sizeof *bindings);
     yk_status status = wishes && bindings
