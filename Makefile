@@ -7,7 +7,7 @@ GENERATOR  := $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
 FORMAT     ?= $(or $(shell command -v clang-format-14 2>/dev/null),clang-format)
 SOURCES     = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh')
 
-.PHONY: all configure test demo bench format format-check asan gpu-test bundle clean help
+.PHONY: all configure test test-faults demo bench format format-check asan gpu-test bundle clean help
 
 all: configure
 	@cmake --build $(BUILD) -j $(JOBS) --target yoke
@@ -20,6 +20,9 @@ configure:
 
 test:
 	@BUILD='$(BUILD)' JOBS='$(JOBS)' CMAKE_ARGS='$(CMAKE_ARGS)' tools/test.sh $(TESTS)
+
+test-faults: all
+	@YK_BUILD='$(abspath $(BUILD))' YK_FAULT_TRIALS='$(or $(TRIALS),400)' bash tests/ranks/train/test_faults.sh
 
 demo:
 	@BUILD='$(BUILD)' JOBS='$(JOBS)' CMAKE_ARGS='$(CMAKE_ARGS)' DATA='$(DATA)' tools/demo.sh
@@ -53,6 +56,7 @@ help:
 	@echo 'make                     build build/yoke; CMAKE_ARGS="-DYK_CUDA=OFF ..." to choose, JOBS=N'
 	@echo 'make demo [DATA=my.txt]  train on a real text for 90 seconds and write some'
 	@echo 'make test [TESTS=regex]  build and run the tests'
+	@echo 'make test-faults         kill and stop ranks of a training, TRIALS=400 times'
 	@echo 'make bench               tokens per second beside PyTorch, on this machine'
 	@echo 'make asan                the tests under the address and undefined-behaviour sanitizers'
 	@echo 'make gpu-test            the tests that need a GPU'

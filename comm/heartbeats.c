@@ -12,7 +12,8 @@
 #include "comm/world_mpi.h"
 
 #define ROW_WORDS ((int)(sizeof(yk_beat) / sizeof(int64_t)))
-#define TAG       1
+#define TAG_ROWS  1
+#define TAG_TOLD  2
 
 /* What lies in shared memory. */
 typedef struct table {
@@ -23,7 +24,7 @@ typedef struct table {
 
 /* The first rank of another cell. */
 typedef struct peer {
-    int index;        /* in the communicator */
+    int rank;
     int first, count; /* of its cell's ranks in `members` */
     MPI_Request sends, receives;
     int64_t *out, *in; /* a word that says whether it is the last, then rows */
@@ -36,9 +37,12 @@ struct yk_beats {
     int *cell;    /* (size) lowest rank of each rank's cell */
     int *members; /* (size) ranks, those of a cell side by side */
     int own_first, own_count;
-    MPI_Comm channel; /* first ranks of cells; MPI_COMM_NULL elsewhere */
-    peer *peers;      /* (n_peers) */
+    MPI_Comm channel; /* all ranks */
+    peer *peers;      /* (n_peers) where this is the first rank of its cell */
     int n_peers;
+    int32_t told, heard;  /* a rank of which has been said what is wrong */
+    MPI_Request *telling; /* (size) */
+    MPI_Request hearing;
 };
 
 yk_beat *yk_beats_row(const yk_beats *b, int rank)
@@ -153,10 +157,10 @@ static void list_members(yk_beats *b)
     }
 }
 
-static yk_status add_peer(yk_beats *b, int index, int first, int count)
+static yk_status add_peer(yk_beats *b, int rank, int first, int count)
 {
     peer *p = &b->peers[b->n_peers++];
-    *p = (peer){.index = index,
+    *p = (peer){.rank = rank,
                 .first = first,
                 .count = count,
                 .sends = MPI_REQUEST_NULL,
@@ -168,13 +172,12 @@ static yk_status add_peer(yk_beats *b, int index, int first, int count)
 
 static yk_status find_peers(yk_beats *b)
 {
-    int size = b->world->size, index = 0;
+    int size = b->world->size;
     b->peers = calloc((size_t)size, sizeof *b->peers);
     if (!b->peers) return yk_fail(YK_ENOMEM, "heartbeats", "no memory for %d peers", size);
     for (int at = 0, end; at < size; at = end) {
         for (end = at + 1; end < size && b->cell[b->members[end]] == b->members[at];) end++;
-        if (b->members[at] != b->world->rank) YK_TRY(add_peer(b, index, at, end - at));
-        index++;
+        if (b->members[at] != b->world->rank) YK_TRY(add_peer(b, b->members[at], at, end - at));
     }
     return YK_OK;
 }
@@ -183,21 +186,26 @@ static yk_status open_channel(yk_beats *b)
 {
     yk_world *w = b->world;
     bool is_first = b->cell[w->rank] == w->rank;
-    YK_TRY(yk_mpi_check(MPI_Comm_split(w->comm, is_first ? 0 : MPI_UNDEFINED, w->rank, &b->channel),
-                        "heartbeats"));
+    YK_TRY(yk_mpi_check(MPI_Comm_dup(w->comm, &b->channel), "heartbeats"));
     list_members(b);
-    return is_first ? find_peers(b) : YK_OK;
+    if (is_first) YK_TRY(find_peers(b));
+    if (b->n_peers == 0) return YK_OK;
+    return yk_mpi_check(
+        MPI_Irecv(&b->heard, 1, MPI_INT32_T, MPI_ANY_SOURCE, TAG_TOLD, b->channel, &b->hearing),
+        "heartbeats");
 }
 
 yk_status yk_beats_create(yk_world *world, yk_beats **beats_out)
 {
     yk_beats *b = calloc(1, sizeof *b);
     if (b) {
-        *b = (yk_beats){.world = world, .channel = MPI_COMM_NULL};
+        *b = (yk_beats){.world = world, .channel = MPI_COMM_NULL, .hearing = MPI_REQUEST_NULL};
+        b->telling = calloc((size_t)world->size, sizeof *b->telling);
         b->cell = calloc((size_t)world->size, sizeof *b->cell);
         b->members = calloc((size_t)world->size, sizeof *b->members);
     }
-    YK_CHECK(b && b->cell && b->members);
+    YK_CHECK(b && b->cell && b->members && b->telling);
+    for (int r = 0; r < world->size; r++) b->telling[r] = MPI_REQUEST_NULL;
     yk_status status = share(b);
     if (status == YK_OK) status = open_channel(b);
     if (status != YK_OK) {
@@ -212,6 +220,10 @@ void yk_beats_destroy(yk_beats *b)
 {
     if (!b) return;
     bool done = yk_beats_are_done(b);
+    if (b->hearing != MPI_REQUEST_NULL && done) {
+        MPI_Cancel(&b->hearing);
+        MPI_Wait(&b->hearing, MPI_STATUS_IGNORE);
+    }
     if (b->channel != MPI_COMM_NULL && done) MPI_Comm_free(&b->channel);
     for (int i = 0; i < b->n_peers && done; i++) { /* else MPI may still write there */
         free(b->peers[i].out);
@@ -219,6 +231,7 @@ void yk_beats_destroy(yk_beats *b)
     }
     if (b->table) munmap(b->table, table_bytes(b->world));
     free(b->peers);
+    free(b->telling);
     free(b->members);
     free(b->cell);
     free(b);
@@ -255,19 +268,31 @@ static void exchange_with(yk_beats *b, peer *p, bool last)
     if (!p->said_last && is_over(&p->sends)) {
         p->out[0] = p->said_last = last;
         copy_out(b, p->out + 1);
-        MPI_Isend(p->out, bytes, MPI_BYTE, p->index, TAG, b->channel, &p->sends);
+        MPI_Isend(p->out, bytes, MPI_BYTE, p->rank, TAG_ROWS, b->channel, &p->sends);
     }
     while (!p->heard_last) {
         if (p->receives == MPI_REQUEST_NULL)
-            MPI_Irecv(p->in, in_bytes, MPI_BYTE, p->index, TAG, b->channel, &p->receives);
+            MPI_Irecv(p->in, in_bytes, MPI_BYTE, p->rank, TAG_ROWS, b->channel, &p->receives);
         if (!is_over(&p->receives)) return;
         p->heard_last = p->in[0] != 0;
         copy_in(b, p, p->in + 1);
     }
 }
 
+void yk_beats_tell(yk_beats *b, int rank)
+{
+    int mine = b->cell[b->world->rank];
+    b->told = rank;
+    for (int r = 0; r < b->world->size; r++)
+        if (b->cell[r] == r && r != mine)
+            MPI_Isend(&b->told, 1, MPI_INT32_T, r, TAG_TOLD, b->channel, &b->telling[r]);
+}
+
 void yk_beats_exchange(yk_beats *b, bool last)
 {
+    for (int r = 0; r < b->world->size; r++) is_over(&b->telling[r]);
+    if (b->hearing != MPI_REQUEST_NULL && is_over(&b->hearing))
+        atomic_store(&yk_beats_row(b, b->heard)->state, YK_BEAT_FAILED);
     for (int i = 0; i < b->n_peers; i++) exchange_with(b, &b->peers[i], last);
 }
 

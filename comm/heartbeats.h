@@ -5,7 +5,8 @@
  *           name, which is gone with its last process. Each rank writes its own row. Between nodes the
  *           watchdog's thread of each node's first rank sends its node's rows to the others, on a
  *           communicator of its own, one message a peer under way at a time, and writes what it gets
- *           into its node's table. So everybody reads one table.
+ *           into its node's table. So everybody reads one table. A rank that has said why the run
+ *           ends tells those first ranks by itself: its own may be the one that is missing.
  * Cells.    Ranks that share memory are a cell: a node, or, where the system does not let processes
  *           share, each rank by itself.
  */
@@ -22,7 +23,7 @@
 
 typedef enum yk_beat_state {
     YK_BEAT_RUNS = 0,
-    YK_BEAT_FAILED, /* it has said why, and ends the run */
+    YK_BEAT_FAILED, /* it ends the run, and why has been said */
     YK_BEAT_GONE,   /* its process is no more; written by who saw it */
 } yk_beat_state;
 
@@ -54,6 +55,10 @@ int yk_beats_cell(const yk_beats *beats, int rank);
 
 /* Is this rank the first in its cell to ask? */
 bool yk_beats_claim(const yk_beats *beats);
+
+/* Let the other cells know that what is wrong with `rank` has been said: their rows of it become
+ * YK_BEAT_FAILED. By the caller of yk_beats_exchange(), once.                            [local] */
+void yk_beats_tell(yk_beats *beats, int rank);
 
 /* Send and receive what there is to; the caller is one thread of each process.            [local]
  *

@@ -21,7 +21,9 @@
 #define INTERVAL_MS 100
 #define DT_MAX_S    0.5 /* what a look counts for at most: this process itself may have stood still */
 #define SUSPECT_S   1.4 /* of silence, after a signal: less than mpirun waits between two */
-#define LAST_WORD_S 0.5 /* for other nodes to hear of it */
+#define LAST_WORD_S 0.2 /* for other nodes to hear of it */
+#define END_S       0.3
+#define HEARD_S     1.0 /* a first rank that is silent for longer brings no news of other cells */
 #define FAREWELL_S  5.0
 #define STILL_S                                                                                    \
     1.0 /* without a look: this process stood still, and for QUIET_S knows less than others */
@@ -145,6 +147,13 @@ static double limit_s(const yk_watchdog *w, const yk_beat *row)
     return may_be_long ? w->start_timeout_s : w->timeout_s;
 }
 
+/* Is what this process has of other cells fresh? It comes by the first rank of its own. */
+static bool hears_others(const yk_watchdog *w)
+{
+    int first = yk_beats_cell(w->beats, w->world->rank);
+    return first == w->world->rank || w->seen[first].silent_s < HEARD_S;
+}
+
 static fault judge(yk_watchdog *w, int r, bool asked)
 {
     const yk_beat *row = yk_beats_row(w->beats, r);
@@ -152,10 +161,12 @@ static fault judge(yk_watchdog *w, int r, bool asked)
     bool is_near = yk_beats_cell(w->beats, r) == yk_beats_cell(w->beats, w->world->rank);
     if (atomic_load(&row->state) == YK_BEAT_FAILED) return FAILED;
     if (atomic_load(&row->state) == YK_BEAT_GONE) return GONE;
+    if (!is_near && !hears_others(w)) return FINE;
     if (r == w->world->rank) return s->behind_s > limit_s(w, row) ? LATE : FINE;
     if (asked && !is_near && s->silent_s > SUSPECT_S) return GONE;
     if (s->silent_s > w->timeout_s) return SILENT;
-    return s->behind_s > limit_s(w, row) ? LATE : FINE;
+    bool is_still = s->silent_s > HEARD_S; /* which will show, or pass */
+    return s->behind_s > limit_s(w, row) && !is_still ? LATE : FINE;
 }
 
 /* The worst fault there is, and whose; of ranks that are late the one that is furthest behind. */
@@ -302,24 +313,26 @@ static void say(const yk_watchdog *w, int r, fault f)
             pid, host, limit_s(w, row), where);
 }
 
-static bool has_life(const yk_watchdog *w, int cell, int except)
+static bool has_life(const yk_watchdog *w, int cell)
 {
     for (int r = 0; r < w->world->size; r++) {
-        if (r == except && r != w->world->rank) continue;
-        bool lives = r == w->world->rank || w->seen[r].silent_s < 1;
+        bool lives = r == w->world->rank || w->seen[r].silent_s < HEARD_S;
         bool gone = atomic_load(&yk_beats_row(w->beats, r)->state) == YK_BEAT_GONE;
         if (yk_beats_cell(w->beats, r) == cell && lives && !gone) return true;
     }
     return false;
 }
 
-/* A cell that is silent may still be heard by mpirun: where its first rank was stopped, another there
- * says so and leaves, and mpirun passes that on. */
-static bool ends_meanwhile(yk_watchdog *w)
+/* In a silent cell whose first rank is the one at fault, another may be about to say so. */
+static bool is_said_meanwhile(yk_watchdog *w, int r)
 {
     bool asked = was_asked(w);
-    for (double begin = yk_clock_s(); !asked && yk_clock_s() - begin < SUSPECT_S; sleep_s(0.02))
-        if (was_asked(w)) return true;
+    double wait_s = asked ? LAST_WORD_S : SUSPECT_S;
+    for (double begin = yk_clock_s(); yk_clock_s() - begin < wait_s; sleep_s(0.02)) {
+        yk_beats_exchange(w->beats, false);
+        if (atomic_load(&yk_beats_row(w->beats, r)->state) == YK_BEAT_FAILED) return true;
+        if (!asked && was_asked(w)) return true; /* it has been, and mpirun passes it on */
+    }
     return false;
 }
 
@@ -336,24 +349,27 @@ static bool is_alone(const yk_watchdog *w, int r)
 static bool is_speaker(yk_watchdog *w, int r)
 {
     int mine = yk_beats_cell(w->beats, w->world->rank), speaks = yk_beats_cell(w->beats, r);
-    bool silent = !has_life(w, speaks, r);
+    bool silent = !has_life(w, speaks);
     for (int c = w->world->size - 1; c >= 0 && silent; c--)
-        if (yk_beats_cell(w->beats, c) == c && has_life(w, c, r)) speaks = c;
+        if (yk_beats_cell(w->beats, c) == c && has_life(w, c)) speaks = c;
     if (speaks != mine || !yk_beats_claim(w->beats)) return false;
-    return !silent || is_alone(w, r) || !ends_meanwhile(w);
+    return !silent || is_alone(w, r) || !is_said_meanwhile(w, r);
 }
 
-/* What the speaker leaves by, and whom it takes along, should MPI not do it. */
-typedef struct exit_plan {
-    int pidfd;
-} exit_plan;
-
-/* A stopped process cannot leave: end it, where it is ours to reach. */
-static void *leave_late(void *context)
+/* A stopped process cannot leave: end it, where it is ours to reach, once MPI knows that the run has
+ * failed. By a process of its own, for MPI ends this one. */
+static void end_soon(int pidfd)
 {
-    const exit_plan *plan = context;
+    if (pidfd < 0 || fork() != 0) return;
+    sleep_s(END_S);
+    syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+    _exit(0);
+}
+
+static void *leave_late(void *unused)
+{
+    (void)unused;
     sleep_s(1);
-    if (plan->pidfd >= 0) syscall(SYS_pidfd_send_signal, plan->pidfd, SIGKILL, NULL, 0);
     _exit(1);
 }
 
@@ -362,18 +378,19 @@ static _Noreturn void leave(yk_watchdog *w, int r, fault f)
 {
     double begin = yk_clock_s();
     bool speaks = f != FAILED && begin > w->quiet_until_s && is_speaker(w, r);
-    exit_plan plan = {r == w->world->rank ? -1 : w->seen[r].pidfd};
     pthread_t late;
     if (speaks) {
         yk_held_end(&w->world->held, 0);
         say(w, r, f);
+        yk_beats_tell(w->beats, r);
     }
     while (yk_clock_s() - begin < LAST_WORD_S) {
         atomic_fetch_add(&w->own->ticks, 1);
         yk_beats_exchange(w->beats, false);
         sleep_s(0.02);
     }
-    if (speaks && pthread_create(&late, NULL, leave_late, &plan) == 0)
+    if (speaks && f != GONE && r != w->world->rank) end_soon(w->seen[r].pidfd);
+    if (speaks && pthread_create(&late, NULL, leave_late, NULL) == 0)
         MPI_Abort(MPI_COMM_WORLD, 1); /* for launchers that do not mind how a rank ends */
     _exit(1);
 }
@@ -402,6 +419,18 @@ static void *watch(void *context)
 
 /* ---- life --------------------------------------------------------------------------------- */
 
+/* All processes, so that each can be named before it was heard of. */
+static yk_status write_processes(yk_watchdog *w)
+{
+    int64_t mine = getpid(), *all = w->times;
+    YK_TRY(yk_world_gather(w->world, &mine, sizeof mine, all));
+    for (int r = 0; r < w->world->size; r++) {
+        atomic_store(&yk_beats_row(w->beats, r)->pid, all[r]);
+        atomic_store(&yk_beats_row(w->beats, r)->place, PLACE(0, YK_PHASE_START, NO_UNIT));
+    }
+    return yk_world_barrier(w->world);
+}
+
 static yk_status create(yk_watchdog *w)
 {
     size_t n = (size_t)w->world->size;
@@ -413,9 +442,7 @@ static yk_status create(yk_watchdog *w)
         return yk_fail(YK_ENOMEM, "watchdog", "no memory or descriptor for it");
     YK_TRY(yk_beats_create(w->world, &w->beats));
     w->own = yk_beats_row(w->beats, w->world->rank);
-    atomic_store(&w->own->pid, getpid());
-    atomic_store(&w->own->place, PLACE(0, YK_PHASE_START, NO_UNIT));
-    return yk_world_barrier(w->world);
+    return write_processes(w);
 }
 
 /* Get hold of the processes of this cell. Where the system refuses, their silence will tell. */
