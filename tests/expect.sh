@@ -51,6 +51,11 @@ expect_no_text() {
     esac
 }
 
+# limit SECONDS: the time limit, on this machine, of what is allowed SECONDS on a quiet one.
+limit() {
+    echo $(($1 * ${YK_PATIENCE:-1}))
+}
+
 passed() {
     echo "$n_cases cases passed"
 }

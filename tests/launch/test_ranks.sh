@@ -12,7 +12,7 @@ reports=$scratch/reports
 # launched N WORDS...: N ranks of the program, by launch.
 launched() {
     rm -rf "$reports" && mkdir "$reports"
-    run timeout -k 5 50 "$program" start "$1" "" rank "$reports" "${@:2}"
+    run timeout -k 5 "$(limit 50)" "$program" start "$1" "" rank "$reports" "${@:2}"
 }
 
 # line RANK NAME: what a rank wrote.
@@ -46,7 +46,7 @@ done
 case_is "ranks that mpirun has bound keep to what they were given"
 if [ "$n_cpus" -ge 2 ]; then
     rm -rf "$reports" && mkdir "$reports"
-    run timeout -k 5 50 mpirun -q --bind-to hwthread -n 2 "$program" rank "$reports"
+    run timeout -k 5 "$(limit 50)" mpirun -q --bind-to hwthread -n 2 "$program" rank "$reports"
     expect_status 0
     for i in 0 1; do
         [ "$(line $i 'as planned')" = 1 ] || fail "rank $i is bound to $(line $i bound)"

@@ -20,7 +20,7 @@ device: cpu
 EOF
 
 case_is "two ranks train to the end, and only one of them speaks"
-run timeout -k 5 40 "$yoke" launch -n 2 train run.yaml
+run timeout -k 5 "$(limit 40)" "$yoke" launch -n 2 train run.yaml
 expect_status 0
 expect_text out "rank  host"
 [ "$(grep -c "^trained " <<<"$out")" -eq 1 ] || fail "not one line at the end"
@@ -48,7 +48,7 @@ expect_text out "stopped by a signal after step"
 
 case_is "wrong data is told once, with status 2, and nothing is written"
 rm -rf runs
-run timeout -k 5 40 "$yoke" launch -n 2 train run.yaml --set data.train=none.txt
+run timeout -k 5 "$(limit 40)" "$yoke" launch -n 2 train run.yaml --set data.train=none.txt
 expect_status 2
 [ "$err" = "yoke: none.txt: cannot open: No such file or directory; check the path" ] || fail "other words"
 [ ! -e runs ] || fail "a folder was made"

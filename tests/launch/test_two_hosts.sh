@@ -13,7 +13,7 @@ hosts_up --decoy n0 n1
 # launched HOST N HOSTS WORDS...: ranks of the program, launched on HOST.
 launched() {
     rm -rf "$reports" && mkdir "$reports"
-    on_host "$1" timeout -k 5 40 "$program" start "$2" "$3" rank "$reports" "${@:4}"
+    on_host "$1" timeout -k 5 "$(limit 40)" "$program" start "$2" "$3" rank "$reports" "${@:4}"
 }
 # The processes of this test's program.
 alive() { pgrep -f "$program rank $reports" >/dev/null; }

@@ -2,7 +2,7 @@
 
 # until_true COMMAND...: return when the command succeeds; fail when it has not within $patience seconds,
 # which is long, since the machine may have other things to do.
-patience=30
+patience=$(limit 30)
 until_true() {
     local i
     for ((i = 0; i < patience * 50; i++)); do

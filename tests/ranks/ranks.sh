@@ -13,6 +13,6 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}abort_on_error=1:detect_leak
 on_ranks() {
     local n=$1 node_size=$2
     shift 2
-    run env YK_NODE_SIZE="$node_size" timeout -k 5 "${time_limit:-50}" \
+    run env YK_NODE_SIZE="$node_size" timeout -k 5 "${time_limit:-$(limit 50)}" \
         mpirun -q --oversubscribe --bind-to none -n "$n" "$@"
 }

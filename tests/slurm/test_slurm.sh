@@ -29,20 +29,20 @@ expect_two_nodes() {
 
 case_is "srun with PMIx starts ranks on two nodes"
 fresh
-slurm timeout 30 srun --mpi=pmix -N 2 --ntasks-per-node=2 "$program" rank "$reports"
+slurm timeout "$(limit 30)" srun --mpi=pmix -N 2 --ntasks-per-node=2 "$program" rank "$reports"
 expect_status 0
 expect_two_nodes
 
 case_is "srun without PMIx is told what to use instead"
 fresh
-slurm timeout 30 srun --mpi=none -N 1 -n 2 "$program" rank "$reports"
+slurm timeout "$(limit 30)" srun --mpi=none -N 1 -n 2 "$program" rank "$reports"
 expect_status 2
 expect_text err "2 processes were started and each is alone"
 expect_text err "srun --mpi=pmix"
 
 case_is "launch within a job takes the job's nodes"
 fresh
-slurm timeout 40 sbatch --wait -N 2 --ntasks-per-node=2 -o job.out \
+slurm timeout "$(limit 40)" sbatch --wait -N 2 --ntasks-per-node=2 -o job.out \
     --wrap "'$program' start 0 '' rank '$reports'"
 [ "$status" -eq 0 ] || fail "$(cat job.out)"
 expect_two_nodes
@@ -60,7 +60,7 @@ case_is "the batch script trains on two nodes to the end"
 slurm "$yoke" launch --hosts n0:1,n1:1 --slurm train run.yaml
 expect_status 0
 printf '%s\n' "$out" >job.sh
-slurm timeout 40 sbatch --wait job.sh
+slurm timeout "$(limit 40)" sbatch --wait job.sh
 [ "$status" -eq 0 ] || fail "$(cat run-*.out)"
 out=$(cat run-*.out)
 expect_text out "trained   4 steps"
@@ -91,7 +91,7 @@ case_is "a GPU for each rank is asked for in words that Slurm understands"
 slurm "$yoke" launch -n 4 --slurm train run.yaml --set device=cuda
 sed "s|^    /.*/yoke train .*|    bash -c 'echo on \$(hostname) \$CUDA_VISIBLE_DEVICES'|" <<<"$out" >gpu.sh
 rm -f run-*.out
-slurm timeout 30 sbatch --wait gpu.sh
+slurm timeout "$(limit 30)" sbatch --wait gpu.sh
 out=$(cat run-*.out)
 [ "$(grep '^on' <<<"$out" | sort | tr '\n' ' ')" = "on n0 0 on n0 1 on n1 0 on n1 1 " ] || fail "other GPUs"
 

@@ -51,7 +51,7 @@ expect_status 2
 expect_text err "it belongs to another MPI"
 
 case_is "different builds of the program are refused, once"
-run env timeout 50 mpirun -q --oversubscribe --bind-to none -n 2 "$program" join : \
+run env timeout "$(limit 50)" mpirun -q --oversubscribe --bind-to none -n 2 "$program" join : \
     -n 1 "$YK_BUILD/tests/ranks/comm/rank_collectives"
 expect_text err "rank 2 on $(hostname) runs another build of"
 expect_text err "put the same program on every host"
