@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "engine/evaluate.h"
+#include "engine/replicas.h"
 #include "engine/run_folder.h"
 #include "engine/signals.h"
 #include "engine/step.h"
@@ -300,6 +301,8 @@ static yk_status train(yk_trainer *t)
     for (int64_t step = 0; step < t->config->train.steps; step++) {
         YK_TRY(run_step(t, step));
         if (step == 0) set_deadline(t, false);
+        if (t->world && is_due(step, t->config->debug.check_replicas))
+            YK_TRY(yk_replicas_check(t->engine, t->world, step));
         if (step + 1 < t->config->train.steps) YK_TRY(ask_to_stop(t));
         YK_TRY(catch_up(t, is_stop(t, step) || t->stopping ? step : step - ahead));
         if (t->stopping) return stop_early(t, step);

@@ -105,6 +105,22 @@ yk_status yk_store_update(yk_store *store, yk_stream *stream, const yk_adamw_opt
  * communication costs beside the computation, where waiting blocks the host. */
 double yk_store_waited_s(const yk_store *store);
 
+/* What a rank keeps of a unit's weights, as hashes. Ranks whose `begin` is equal keep the same elements,
+ * and should keep the same bits. */
+typedef struct yk_store_replica {
+    int64_t begin, master_begin; /* in the unit's layout */
+    uint64_t hash;               /* of what the model reads */
+    uint64_t master_hash;        /* of the master weights; 0 where the model reads those */
+} yk_store_replica;
+
+/* Hash what this rank keeps of each unit. Blocks.                                        [local]
+ *
+ * units_out  (n_units)
+ *
+ * YK_ENOMEM  no memory for a copy of a piece
+ */
+yk_status yk_store_hash(yk_store *store, yk_stream *stream, yk_store_replica *units_out);
+
 /* What can be read and written from outside, element for element in fp32. */
 typedef enum yk_store_state {
     YK_STORE_WEIGHT,  /* the master weight; what the model reads where there is none */

@@ -164,6 +164,9 @@ typedef struct yk_config {
         int64_t every;
     } log;
     struct {
+        int64_t check_replicas; /* steps between comparisons of the ranks' weights; 0: never */
+    } debug;
+    struct {
         int64_t threads; /* 0: every processor this process may use */
     } cpu;
     yk_device_choice device;

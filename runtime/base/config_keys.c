@@ -288,6 +288,11 @@ const yk_config_key yk_config_keys[] = {
      .text = "Steps between lines of progress where there is no terminal. metrics.jsonl has every "
              "step."},
 
+    {INT(debug.check_replicas), .initial = "0", .unit = "steps", .min = 0, .max = COUNT_MAX,
+     .text = "Steps between comparisons of the weights that several ranks keep, bit by bit; a rank "
+             "that "
+             "differs is named and ends the run. 0: never."},
+
     {INT(cpu.threads), .initial = "0", .unit = "threads", .min = 0, .max = 1024,
      .also = "num_threads n_threads omp_num_threads",
      .text = "Threads that compute; their number changes no result. 0: one for each processor that "
