@@ -6,6 +6,8 @@
 
 command -v mpirun >/dev/null || { echo "mpirun is not installed" && exit 77; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1
+# Open MPI's shared memory goes with the test, even where its ranks were killed.
+export OMPI_MCA_btl_vader_backing_directory=$scratch
 # What a sanitizer finds is said even while stderr is held back. Leaks are not looked for: MPI unloads
 # its parts at the end, and what they keep cannot be told from ours then.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}abort_on_error=1:detect_leaks=0"
