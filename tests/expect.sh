@@ -51,6 +51,15 @@ expect_no_text() {
     esac
 }
 
+# expect_refusal TEXT: the command was refused: exit status 2, one line of ours that says TEXT, no more.
+expect_refusal() {
+    expect_status 2
+    expect_text err "$1"
+    [ "$(wc -l <"$scratch/.err")" -eq 1 ] || fail "not one line on stderr"
+    [ "${err#yoke: }" != "$err" ] || fail "the line does not begin with 'yoke: '"
+    [ -z "$out" ] || fail "words on stdout"
+}
+
 # limit SECONDS: the time limit, on this machine, of what is allowed SECONDS on a quiet one.
 limit() {
     echo $(($1 * ${YK_PATIENCE:-1}))

@@ -6,15 +6,10 @@ yoke=$YK_BUILD/yoke
 cd "$scratch" || exit 1
 golden=$YK_SOURCE/tests/golden/tokenizers
 
-# refused TEXT COMMAND...: exit status 2 and one line that says TEXT.
+# refused TEXT COMMAND...: the command is refused with one line that says TEXT.
 refused() {
-    local text=$1
-    shift
-    run "$@"
-    expect_status 2
-    expect_text err "$text"
-    [ "$(wc -l <<<"$err")" -eq 1 ] || fail "more than one line"
-    [ -z "$out" ] || fail "words on stdout"
+    run "${@:2}"
+    expect_refusal "$1"
 }
 
 # header INT...: little-endian 32-bit integers on stdout.

@@ -4,15 +4,10 @@
 yoke=$YK_BUILD/yoke
 cd "$scratch" || exit 1
 
-# refused TEXT ARGUMENT...: exit status 2 and one line that says TEXT.
+# refused TEXT ARGUMENT...: the command is refused with one line that says TEXT.
 refused() {
-    local text=$1
-    shift
-    run "$yoke" eval "$@"
-    expect_status 2
-    expect_text err "$text"
-    [ "$(wc -l <"$scratch/.err")" -eq 1 ] || fail "not one line"
-    [ -z "$out" ] || fail "words on stdout"
+    run "$yoke" eval "${@:2}"
+    expect_refusal "$1"
 }
 
 # expect_loss LOSS: stdout gives this loss, to its last digit.

@@ -5,13 +5,8 @@ yoke=$YK_BUILD/yoke
 cd "$scratch" || exit 1
 
 refused() {
-    local text=$1
-    shift
-    run "$yoke" plan "$@"
-    expect_status 2
-    expect_text err "$text"
-    [ "$(wc -l <"$scratch/.err")" -eq 1 ] || fail "not one line"
-    [ -z "$out" ] || fail "words on stdout"
+    run "$yoke" plan "${@:2}"
+    expect_refusal "$1"
 }
 
 # number NAME: a number of the JSON object in $out.

@@ -14,14 +14,8 @@ refused() {
 }
 
 refused_command() {
-    local text=$1
-    shift
-    run "$@"
-    expect_status 2
-    expect_text err "$text"
-    [ "$(wc -l <"$scratch/.err")" -eq 1 ] || fail "not one line"
-    [ "${err#yoke: }" != "$err" ] || fail "the line does not begin with 'yoke: '"
-    [ -z "$out" ] || fail "words on stdout"
+    run "${@:2}"
+    expect_refusal "$1"
     [ ! -e runs ] || fail "a run's folder was written"
 }
 
