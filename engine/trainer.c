@@ -2,15 +2,13 @@
  *
  * Step after step; a step's outcome is read while the next one runs, and what happens between steps
  * (evaluating, sampling, saving) waits for it. The end is a last evaluation and the weights as a
- * Hugging
- * Face directory. What comes before the first step is in start.c.
+ * Hugging Face directory. What comes before the first step is in start.c.
  */
 #include "engine/trainer.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "engine/evaluate.h"
 #include "engine/replicas.h"
@@ -20,13 +18,7 @@
 #include "engine/trainer_parts.h"
 #include "engine/write_text.h"
 #include "runtime/base/arith.h"
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "runtime/base/clock.h"
 
 /* ---- training ----------------------------------------------------------------------------- */
 
@@ -212,7 +204,7 @@ static yk_status read_step(yk_trainer *t, int64_t step, yk_step_result *result_o
 {
     yk_step_result result;
     YK_TRY(yk_step_wait(t->engine, step, &result));
-    double took_s = now_s() - t->begin_s;
+    double took_s = yk_clock_s() - t->begin_s;
     t->begin_s += took_s;
     t->n_read = step + 1;
     t->train_s += took_s;
@@ -262,7 +254,7 @@ static yk_status catch_up(yk_trainer *t, int64_t last)
         yk_status verdict = guard(t, step, &result);
         if (verdict == YK_OK && is_stop(t, step)) {
             YK_TRY(between_steps(t, step, &row));
-            t->begin_s = now_s();
+            t->begin_s = yk_clock_s();
         }
         if (yk_trainer_speaks(t)) YK_TRY(yk_metrics_write(t->metrics, &row));
         YK_TRY(verdict);
@@ -284,10 +276,10 @@ static yk_status stop_early(yk_trainer *t, int64_t step)
 static yk_status run_step(yk_trainer *t, int64_t step)
 {
     bool waits = yk_device_get_kind(t->device) == YK_DEVICE_CPU;
-    double begin_s = now_s(), waited_s = yk_store_waited_s(t->engine->store);
+    double begin_s = yk_clock_s(), waited_s = yk_store_waited_s(t->engine->store);
     YK_TRY(yk_step_run(t->engine, &t->feed, step, (float)yk_schedule_rate(&t->schedule, step)));
     waited_s = yk_store_waited_s(t->engine->store) - waited_s;
-    yk_watchdog_computed(t->watchdog, step, waits ? now_s() - begin_s - waited_s : 0);
+    yk_watchdog_computed(t->watchdog, step, waits ? yk_clock_s() - begin_s - waited_s : 0);
     yk_watchdog_note(t->watchdog, YK_PHASE_END, -1);
     return YK_OK;
 }
@@ -297,7 +289,7 @@ static yk_status train(yk_trainer *t)
     /* A GPU works on a step while the host enqueues the next; on the CPU a step is done on return.
      * */
     int64_t ahead = yk_device_get_kind(t->device) == YK_DEVICE_CUDA ? 1 : 0;
-    t->begin_s = now_s();
+    t->begin_s = yk_clock_s();
     for (int64_t step = 0; step < t->config->train.steps; step++) {
         YK_TRY(run_step(t, step));
         if (step == 0) set_deadline(t, false);
