@@ -11,8 +11,13 @@ bool yk_config_wants_gpu(const yk_config *config)
 
 yk_status yk_device_open_chosen(const yk_config *config, int gpu, yk_device **device_out)
 {
-    if (yk_config_wants_gpu(config)) return yk_device_open_cuda(gpu, device_out);
-    return yk_device_open_cpu((int)config->cpu.threads, device_out);
+    if (!yk_config_wants_gpu(config))
+        return yk_device_open_cpu((int)config->cpu.threads, device_out);
+    yk_device *device;
+    YK_TRY(yk_device_open_cuda(gpu, &device));
+    yk_device_set_tf32(device, config->precision.tf32);
+    *device_out = device;
+    return YK_OK;
 }
 
 yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out)

@@ -124,6 +124,7 @@ typedef struct yk_config {
     struct {
         yk_dtype compute;
         int grads; /* yk_dtype, or YK_AUTO: as compute, fp32 for fp32 */
+        bool tf32; /* fp32 products on a GPU may round their operands to TF32 */
         struct {
             double start, floor, ceiling;
             int64_t growth_interval;

@@ -212,6 +212,10 @@ const yk_config_key yk_config_keys[] = {
              "fp32. fp16 turns loss scaling on."},
     {DTYPE(precision.grads), .initial = "auto", .choices = grad_dtypes, .also = "grad_dtype",
      .text = "Type that gradients are kept and accumulated in. auto: that of precision.compute."},
+    {BOOL(precision.tf32), .initial = "false", .also = "allow_tf32",
+     .text =
+         "fp32 on a GPU alone: matrix products round their operands to TF32, 10 bits of fraction, "
+         "and are several times as fast."},
     {REAL(precision.loss_scale.start), .initial = "65536", .low = 1e-6, .high = 1e12,
      .also = "init_scale initial_scale_power initial_loss_scale",
      .text = "fp16 alone: the loss is multiplied by it at first; a power of 2 keeps every bit."},

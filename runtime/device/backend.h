@@ -30,6 +30,7 @@ typedef struct yk_backend {
 
     /* Releases the struct too: the backend's open made it. */
     void (*close)(yk_device *d);
+    void (*set_tf32)(yk_device *d, bool on); /* NULL: the device has no TF32 */
     yk_status (*alloc)(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out);
     void (*free)(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory);
     /* Streams and events: these fill and empty `state`; device.c makes and frees the structs. */
@@ -59,7 +60,6 @@ typedef struct yk_backend {
     yk_status (*attention_forward)(yk_stream *s, const yk_attention_forward_args *a, void *ws);
     yk_status (*attention_backward)(yk_stream *s, const yk_attention_backward_args *a, void *ws);
     yk_status (*attention_cached)(yk_stream *s, const yk_attention_cached_args *a, void *ws);
-    yk_status (*gelu_forward)(yk_stream *s, const yk_gelu_forward_args *a);
     yk_status (*swiglu_forward)(yk_stream *s, const yk_swiglu_forward_args *a);
     yk_status (*swiglu_backward)(yk_stream *s, const yk_swiglu_backward_args *a);
     yk_status (*cross_entropy)(yk_stream *s, const yk_cross_entropy_args *a);

@@ -148,11 +148,6 @@ yk_cost yk_attention_cached_cost(const yk_attention_cached_args *a)
                           bytes_of(a->dtype, a->batch * row));
 }
 
-yk_cost yk_gelu_forward_cost(const yk_gelu_forward_args *a)
-{
-    return memory_cost(a->dtype, bytes_of(a->dtype, 2 * a->rows * a->cols));
-}
-
 yk_cost yk_swiglu_forward_cost(const yk_swiglu_forward_args *a)
 {
     return memory_cost(a->dtype, bytes_of(a->dtype, 3 * a->rows * a->cols));

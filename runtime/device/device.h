@@ -79,6 +79,10 @@ void yk_device_close(yk_device *device);
 
 yk_device_kind yk_device_get_kind(const yk_device *device);
 
+/* Let fp32 products round their operands to TF32 (10 bits of fraction), for speed; off at first. A
+ * device without TF32 keeps fp32.                                                       [local] */
+void yk_device_set_tf32(yk_device *device, bool on);
+
 /* Borrowed until the device is closed. */
 const yk_device_spec *yk_device_get_spec(const yk_device *device);
 

@@ -172,16 +172,6 @@ yk_status yk_attention_cached(yk_stream *stream, const yk_attention_cached_args 
 
 /* ---- activations -------------------------------------------------------------------------- */
 
-yk_status yk_gelu_forward(yk_stream *stream, const yk_gelu_forward_args *a)
-{
-    REQUIRE(a->rows >= 0 && a->cols > 0);
-    REQUIRE(is_float(a->dtype));
-    if (a->rows == 0) return YK_OK;
-    REQUIRE(a->y && a->z);
-    REQUIRE_OFFERED(stream, gelu_forward);
-    return stream->device->backend->gelu_forward(stream, a);
-}
-
 yk_status yk_swiglu_forward(yk_stream *stream, const yk_swiglu_forward_args *a)
 {
     REQUIRE(a->rows >= 0 && a->cols > 0);

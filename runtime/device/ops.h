@@ -92,8 +92,7 @@ yk_status yk_norm_backward(yk_stream *stream, const yk_norm_backward_args *a);
 
 /* z = x w^T + bias;  y = gelu ? GELU(z) : z + residual.
  * GELU is the tanh form: Hendrycks and Gimpel 2016, section 2. Without it, rounded once, at the
- * end; with it, z is rounded to dtype first, kept or not, so that yk_gelu_forward() of z makes the
- * same bits again. */
+ * end; with it, z may be rounded to dtype first. y has the same bits whether z is kept or not. */
 typedef struct yk_linear_forward_args {
     void *y;              /* (M,N); may be residual */
     void *z;              /* (M,N) kept for the backward pass, or NULL; only with gelu */
@@ -188,15 +187,6 @@ typedef struct yk_attention_cached_args {
 yk_status yk_attention_cached(yk_stream *stream, const yk_attention_cached_args *a);
 
 /* ---- activations -------------------------------------------------------------------------- */
-
-/* y = GELU(z), as in yk_linear_forward: for recomputation. */
-typedef struct yk_gelu_forward_args {
-    void *y;       /* (R,F) */
-    const void *z; /* (R,F) */
-    int64_t rows, cols;
-    yk_dtype dtype;
-} yk_gelu_forward_args;
-yk_status yk_gelu_forward(yk_stream *stream, const yk_gelu_forward_args *a);
 
 /* y = silu(gate) * up. Shazeer 2020, eq. 6. */
 typedef struct yk_swiglu_forward_args {
@@ -350,7 +340,6 @@ yk_cost yk_rope_cost(const yk_rope_args *a);
 yk_cost yk_attention_forward_cost(const yk_attention_forward_args *a);
 yk_cost yk_attention_backward_cost(const yk_attention_backward_args *a);
 yk_cost yk_attention_cached_cost(const yk_attention_cached_args *a);
-yk_cost yk_gelu_forward_cost(const yk_gelu_forward_args *a);
 yk_cost yk_swiglu_forward_cost(const yk_swiglu_forward_args *a);
 yk_cost yk_swiglu_backward_cost(const yk_swiglu_backward_args *a);
 yk_cost yk_cross_entropy_cost(const yk_cross_entropy_args *a);

@@ -37,6 +37,12 @@ static double gelu_slope_bound(double unit, double z)
     return 6 * unit * (1 + fabs(z) * GELU_C * (1 + 3 * GELU_A * z * z));
 }
 
+/* Where operands inside an operation are rounded to 16 bits, tanh may have 11 bits. */
+static double gelu_slope_bound_of_tanh(double unit, double z)
+{
+    return unit * (0.5 + fabs(z) * GELU_C * (1 + 3 * GELU_A * z * z));
+}
+
 #define GELU_STEEPEST 1.13 /* the largest |slope| */
 
 void oracle_gelu_forward(const oracle_arith *arith, oracle_out y, const double *z, int64_t n)
@@ -87,7 +93,12 @@ void oracle_linear_backward_input(const oracle_arith *arith, oracle_out dx, cons
         dx.value[i] = sum * slope + added;
         if (!arith) continue;
         dx.bound[i] = ((double)n + 2) * arith->eps * (terms * fabs(slope) + fabs(added));
+        /* A product of 16 bits may be rounded before it is added to what was there. */
+        if (before) dx.bound[i] += arith->operand / 2 * fabs(sum);
         if (z) dx.bound[i] += terms * gelu_slope_bound(arith->eps, z[i]);
+        if (z)
+            dx.bound[i] +=
+                fabs(sum) * gelu_slope_bound_of_tanh(arith->operand > 0 ? 0x1p-11 : 0, z[i]);
     }
 }
 

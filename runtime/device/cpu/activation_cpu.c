@@ -1,6 +1,6 @@
-/* runtime/device/cpu/activation_cpu.c - GELU forward, SwiGLU forward and backward.
+/* runtime/device/cpu/activation_cpu.c - SwiGLU forward and backward.
  *
- * GELU's gradient is the epilogue of a product (linear_backward_input_cpu.c). With s = sigmoid(g),
+ * GELU and its gradient are epilogues of products (linear_forward_cpu.c). With s = sigmoid(g),
  * silu(g) = g s and its slope is s (1 + g (1 - s)). Under -88 silu is 0 to every precision here, and
  * g is held there lest a large g meet what the exponential was clamped to.
  */
@@ -8,36 +8,6 @@
 #include "runtime/device/cpu/vec.h"
 
 #define LEAST_GATE (-88.0f)
-
-VEC_INLINE void gelu(const yk_gelu_forward_args *a, int64_t begin, int64_t end, yk_dtype t)
-{
-    vecf z[VEC_GROUP];
-    int64_t at = begin;
-    for (; at + VEC_GROUP * VEC_LANES <= end; at += VEC_GROUP * VEC_LANES) {
-        VEC_EACH(VEC_GROUP) z[i] = vec_load(a->z, at + i * VEC_LANES, t);
-        vec_gelu(z, VEC_GROUP);
-        VEC_EACH(VEC_GROUP) vec_store(a->y, at + i * VEC_LANES, z[i], t);
-    }
-    for (; at < end; at += VEC_LANES) {
-        z[0] = vec_load_n(a->z, at, end - at, t);
-        vec_gelu(z, 1);
-        vec_store_n(a->y, at, end - at, z[0], t);
-    }
-}
-
-static void gelu_chunk(const yk_gelu_forward_args *a, int64_t chunk)
-{
-    int64_t begin = chunk * CPU_CHUNK, end = yk_min(begin + CPU_CHUNK, a->rows * a->cols);
-    YK_CPU_BY_DTYPE(a->dtype, gelu(a, begin, end, T));
-}
-
-yk_status yk_cpu_gelu_forward(yk_stream *s, const yk_gelu_forward_args *a)
-{
-    int64_t n_chunks = yk_div_up(a->rows * a->cols, CPU_CHUNK);
-#pragma omp parallel for num_threads(cpu_threads(s, n_chunks)) schedule(static)
-    for (int64_t i = 0; i < n_chunks; i++) gelu_chunk(a, i);
-    return YK_OK;
-}
 
 /* n vectors of a row from column c on; the last one may be partial. */
 VEC_INLINE void swiglu(const yk_swiglu_forward_args *a, int64_t row, int64_t c, int n, yk_dtype t)

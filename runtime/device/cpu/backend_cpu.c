@@ -104,7 +104,6 @@ static const yk_backend backend = {
     .attention_forward = yk_cpu_attention_forward,
     .attention_backward = yk_cpu_attention_backward,
     .attention_cached = yk_cpu_attention_cached,
-    .gelu_forward = yk_cpu_gelu_forward,
     .swiglu_forward = yk_cpu_swiglu_forward,
     .swiglu_backward = yk_cpu_swiglu_backward,
     .cross_entropy = yk_cpu_cross_entropy,

@@ -77,7 +77,6 @@ yk_status yk_cpu_rope(yk_stream *s, const yk_rope_args *a);
 yk_status yk_cpu_attention_forward(yk_stream *s, const yk_attention_forward_args *a, void *ws);
 yk_status yk_cpu_attention_backward(yk_stream *s, const yk_attention_backward_args *a, void *ws);
 yk_status yk_cpu_attention_cached(yk_stream *s, const yk_attention_cached_args *a, void *ws);
-yk_status yk_cpu_gelu_forward(yk_stream *s, const yk_gelu_forward_args *a);
 yk_status yk_cpu_swiglu_forward(yk_stream *s, const yk_swiglu_forward_args *a);
 yk_status yk_cpu_swiglu_backward(yk_stream *s, const yk_swiglu_backward_args *a);
 yk_status yk_cpu_cross_entropy(yk_stream *s, const yk_cross_entropy_args *a);

@@ -243,7 +243,6 @@ CHARGED(rope)
 CHARGED_WITH_WORKSPACE(attention_forward)
 CHARGED_WITH_WORKSPACE(attention_backward)
 CHARGED_WITH_WORKSPACE(attention_cached)
-CHARGED(gelu_forward)
 CHARGED(swiglu_forward)
 CHARGED(swiglu_backward)
 CHARGED(cross_entropy)
@@ -306,7 +305,6 @@ static const yk_backend dry_backend = {
     .attention_forward = dry_attention_forward,
     .attention_backward = dry_attention_backward,
     .attention_cached = dry_attention_cached,
-    .gelu_forward = dry_gelu_forward,
     .swiglu_forward = dry_swiglu_forward,
     .swiglu_backward = dry_swiglu_backward,
     .cross_entropy = dry_cross_entropy,

@@ -9,12 +9,12 @@
  *           77, which ctest shows as skipped.
  * Random.   From a seed that is printed; YK_TEST_SEED sets it.
  *
- *     op_case_begin(c, "gelu %s (%d,%d)", ...);
- *     op_buffer *z = op_input(c, dtype, n, 1.0), *y = op_output(c, dtype, n);
- *     yk_gelu_forward_args a = {.y = y->data, .z = z->data, ...};
- *     OP_RUN(c, yk_gelu_forward, &a);
+ *     op_case_begin(c, dtype, "swiglu_forward R=%d F=%d", ...);
+ *     op_buffer *gate_up = op_input(c, dtype, 2 * n, 1.0), *y = op_output(c, dtype, n);
+ *     yk_swiglu_forward_args a = {.y = y->data, .gate_up = gate_up->data, ...};
+ *     OP_RUN(c, yk_swiglu_forward, &a);
  *     oracle_out want = op_out(c, n);
- *     oracle_gelu_forward(&c->arith, want, z->value, n);
+ *     oracle_swiglu_forward(&c->arith, want, gate_up->value, rows, cols);
  *     op_expect(c, y, "y", want);
  */
 #ifndef YK_TESTS_RUNTIME_DEVICE_OP_CASE_H

@@ -121,7 +121,6 @@ static const yk_attention_cached_args good_attention_cached = {.y = P,
                                                                .kv_heads = 2,
                                                                .head_size = 6,
                                                                .scale = 1};
-static const yk_gelu_forward_args good_gelu_forward = {.y = P, .z = P, .rows = 3, .cols = 4};
 static const yk_swiglu_forward_args good_swiglu_forward = {
     .y = P, .gate_up = P, .rows = 3, .cols = 4};
 static const yk_swiglu_backward_args good_swiglu_backward = {
@@ -164,7 +163,6 @@ static const yk_cast_args good_cast = {.dst = P, .src = P, .n = 3};
     X(attention_forward)                                                                           \
     X(attention_backward)                                                                          \
     X(attention_cached)                                                                            \
-    X(gelu_forward)                                                                                \
     X(swiglu_forward)                                                                              \
     X(swiglu_backward)                                                                             \
     X(cross_entropy)                                                                               \
@@ -222,7 +220,6 @@ static void a_negative_size_is_refused(void **state)
     EXPECT_REFUSED(s, attention_backward, batch, -1);
     EXPECT_REFUSED(s, attention_backward, head_size, -6);
     EXPECT_REFUSED(s, attention_cached, past, -1);
-    EXPECT_REFUSED(s, gelu_forward, rows, -1);
     EXPECT_REFUSED(s, swiglu_forward, cols, -1);
     EXPECT_REFUSED(s, swiglu_backward, rows, -1);
     EXPECT_REFUSED(s, cross_entropy, rows, -1);
@@ -278,7 +275,6 @@ static void a_missing_pointer_is_refused(void **state)
     EXPECT_REFUSED(s, attention_backward, lse, NULL);
     EXPECT_REFUSED(s, attention_cached, k_cache, NULL);
     EXPECT_REFUSED(s, attention_cached, v_cache, NULL);
-    EXPECT_REFUSED(s, gelu_forward, z, NULL);
     EXPECT_REFUSED(s, swiglu_forward, gate_up, NULL);
     EXPECT_REFUSED(s, swiglu_backward, dgate_up, NULL);
     EXPECT_REFUSED(s, cross_entropy, losses, NULL);
