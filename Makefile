@@ -44,7 +44,7 @@ asan:
 gpu-test:
 	@cmake --preset cuda
 	@cmake --build --preset cuda -j $(JOBS)
-	@ctest --test-dir build-cuda --no-tests=error --output-on-failure -L gpu
+	@tests/gpu/run.sh build-cuda
 
 bundle: all
 	@BUILD='$(BUILD)' tools/bundle.sh

@@ -19,7 +19,7 @@ set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O3 -g")
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
 
 # Linux and glibc, everywhere; empty, so that a file that defines it itself does no harm.
-add_compile_definitions(_GNU_SOURCE=)
+add_compile_definitions($<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=>)
 add_compile_options($<$<COMPILE_LANGUAGE:C>:-ffp-contract=off>)
 add_compile_options(
     "$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wvla;-Wstrict-prototypes;-Wmissing-prototypes>")

@@ -3,6 +3,9 @@
 # CMake stops dead when enable_language(CUDA) meets a compiler that refuses an architecture or the
 # host compiler. So a scratch project tries one sm_89 file first, and AUTO means: if that works.
 #
+# The kernels take minutes to compile, so AUTO also wants a GPU on this machine, by its driver's
+# files; where the program is built for other machines, YK_CUDA=ON says so.
+#
 # Takes YK_CUDA_KERNELS, the .cu files there are: without any, AUTO means off.
 # Sets YK_HAVE_CUDA, YK_HAVE_NCCL, YK_HAVE_CUDNN, a reason for each that is off, and the libraries of
 # the device and of the NCCL backend: YK_CUDA_LIBRARIES, YK_NCCL_LIBRARIES.
@@ -92,10 +95,23 @@ macro(yk_cuda_enable)
     endif()
 endmacro()
 
+# Whether an NVIDIA driver runs on this machine; the last is Windows' under WSL.
+function(yk_cuda_driver out)
+    set(${out} OFF PARENT_SCOPE)
+    foreach(file /dev/nvidiactl /proc/driver/nvidia/version /dev/dxg)
+        if(EXISTS ${YK_NVIDIA_SYSTEM_ROOT}${file})
+            set(${out} ON PARENT_SCOPE)
+        endif()
+    endforeach()
+endfunction()
+
+yk_cuda_driver(YK_CUDA_DRIVER)
 if(YK_CUDA STREQUAL "OFF")
     set(YK_CUDA_REASON "YK_CUDA=OFF")
 elseif(YK_CUDA STREQUAL "AUTO" AND NOT YK_CUDA_KERNELS)
     set(YK_CUDA_REASON "this version has no CUDA kernels")
+elseif(YK_CUDA STREQUAL "AUTO" AND NOT YK_CUDA_DRIVER)
+    set(YK_CUDA_REASON "there is no GPU here; to build for one elsewhere, use -DYK_CUDA=ON")
 else()
     yk_cuda_find_compiler()
     if(CMAKE_CUDA_COMPILER)

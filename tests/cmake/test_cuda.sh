@@ -53,7 +53,14 @@ test -n "$wheels" && echo "$wheels"
 EOF
 chmod +x "$scratch/bin/python3"
 
-case_is "where there is no nvcc, AUTO goes on without CUDA and says so"
+case_is "where there is no GPU, AUTO compiles no kernels and says how to"
+look
+expect_status 0
+expect_text out "found CUDA: OFF (there is no GPU here; to build for one elsewhere, use -DYK_CUDA=ON)"
+expect_no_text out "Trying"
+
+case_is "where there is a GPU and no nvcc, AUTO goes on without CUDA and says so"
+put "$system/dev/nvidiactl" </dev/null
 look
 expect_status 0
 expect_text out "found CUDA: OFF (there is no nvcc)"

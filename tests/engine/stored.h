@@ -16,6 +16,9 @@ typedef struct stored {
     yk_store *store;
 } stored;
 
+/* 0, or 77 when the device that YK_TEST_DEVICE names (cpu, cuda; cpu unless set) is not there. */
+int stored_missing(void);
+
 /* The model's weights hold NaN until they are written. */
 void stored_open(stored *s, const yk_model_shape *shape, yk_dtype compute, bool train);
 void stored_close(stored *s);

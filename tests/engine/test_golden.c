@@ -180,6 +180,16 @@ static void backward(golden *g)
     }
 }
 
+static void read_losses(golden *g, double *losses)
+{
+    float *copy = calloc((size_t)g->rows, sizeof *copy);
+    assert_int_equal(
+        yk_copy(g->s.stream, copy, g->pass->losses, g->rows * 4, YK_COPY_DEVICE_TO_HOST), YK_OK);
+    assert_int_equal(yk_stream_synchronize(g->s.stream), YK_OK);
+    for (int64_t i = 0; i < g->rows; i++) losses[i] = (double)copy[i];
+    free(copy);
+}
+
 /* The batch forward and backward; returns the mean loss. `losses` (B,T) may be NULL. */
 static double train_pass(golden *g, double *losses)
 {
@@ -190,7 +200,7 @@ static double train_pass(golden *g, double *losses)
         yk_pass_begin(g->pass, YK_PASS_TRAIN, &g->batch, 1.0f / (float)g->rows, NULL, NULL), YK_OK);
     forward(g);
     backward(g);
-    for (int64_t i = 0; losses && i < g->rows; i++) losses[i] = (double)g->pass->losses[i];
+    if (losses) read_losses(g, losses);
     yk_pass_end(g->pass);
     yk_step_values values = values_now(g);
     assert_int_equal(values.n_tokens, g->n_tokens);
@@ -412,6 +422,7 @@ static void losses_of_twenty_steps_are_pytorchs(void **state)
 
 int main(void)
 {
+    if (stored_missing()) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_and_gradients_are_pytorchs),
         cmocka_unit_test(logits_are_pytorchs),

@@ -1,0 +1,333 @@
+/* runtime/device/cuda/attention_forward.cu - causal attention forward with
+ * matrix instructions.
+ *
+ * Dao 2023, algorithm 1: a block owns BM queries of one head, goes through
+ * tiles of BN keys from the diagonal down, and keeps a running maximum, sum and
+ * output per query in registers; scores never leave them. A warp owns 16 * MT
+ * queries, so that each key fragment read from shared memory serves MT
+ * products. The next tile of keys and values is on its way while the present
+ * one is used.
+ *
+ * Operations: 2 T^2 D per head counting what is seen; tiles across the diagonal
+ * add up to BM / T of that, less what warps skip. Bytes: q, k, v read once from
+ * memory (keys again from the cache), y written once. Shared memory: BM + 4 BN
+ * rows, 48 KiB at D = 64 and 96 at 128.
+ */
+#include "runtime/device/cuda/mma.cuh"
+#include "runtime/device/cuda/sizes.h"
+
+typedef struct forward_shape {
+    int seq_len, heads, kv_heads, head_size, n_tiles;
+    int qkv_stride, y_stride; /* elements between rows */
+    float scale_log2;         /* scale * log2(e) */
+} forward_shape;
+
+/* What one warp keeps of its queries: rows g and g + 8 of each of MT fragments.
+ */
+template <int DP, int MT> struct running {
+    float out[MT][DP / 8][4];
+    float base[MT][2], sum[MT][2]; /* greatest score, times scale_log2; sum of 2^(score - base) */
+};
+
+/* scores = Q K^T of the warp's queries and a tile of keys; q_lane and k_lane as
+ * mma.cuh has them. */
+template <typename T, int DP, int BN, int MT>
+static __device__ inline void score_tile(float (&scores)[MT][BN / 8][4], uint32_t q_lane,
+                                         uint32_t k_lane)
+{
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int n = 0; n < BN / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) scores[m][n][i] = 0;
+#pragma unroll
+    for (int d = 0; d < DP; d += 16) {
+        uint32_t a[MT][4];
+#pragma unroll
+        for (int m = 0; m < MT; m++) load_matrix(a[m], moved<DP>(q_lane, m * 16, d));
+#pragma unroll
+        for (int n = 0; n < BN; n += 16) {
+            uint32_t b[4];
+            load_matrix(b, moved<DP>(k_lane, n, d));
+#pragma unroll
+            for (int m = 0; m < MT; m++) {
+                multiply_add(scores[m][n / 8], a[m], b[0], b[1], T());
+                multiply_add(scores[m][n / 8 + 1], a[m], b[2], b[3], T());
+            }
+        }
+    }
+}
+
+/* Hide keys after the query and before its document. `starts` is the sequence's
+ * doc_start or NULL. */
+template <int BN, int MT>
+static __device__ inline void mask_tile(float (&scores)[MT][BN / 8][4], int row0, int key0,
+                                        const int32_t *starts, int seq_len)
+{
+    int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int row = row0 + m * 16 + (lane >> 2) + h * 8;
+            int first = starts && row < seq_len ? starts[row] : 0;
+#pragma unroll
+            for (int n = 0; n < BN / 8; n++)
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    int key = key0 + n * 8 + (lane & 3) * 2 + i;
+                    if (key > row || key < first) scores[m][n][2 * h + i] = -INFINITY;
+                }
+        }
+}
+
+/* Turn scores into probabilities relative to the new maximum, and rescale what
+ * was summed. */
+template <int DP, int BN, int MT>
+static __device__ inline void softmax_tile(float (&scores)[MT][BN / 8][4], running<DP, MT> &r,
+                                           float scale_log2)
+{
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float top = -INFINITY;
+#pragma unroll
+            for (int n = 0; n < BN / 8; n++)
+                top = fmaxf(top, fmaxf(scores[m][n][2 * h], scores[m][n][2 * h + 1]));
+            top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+            top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+            float base = fmaxf(r.base[m][h], top * scale_log2);
+            float shrink = exp2_fast(r.base[m][h] - base);
+            r.base[m][h] = base;
+            float sum = r.sum[m][h] * shrink;
+#pragma unroll
+            for (int n = 0; n < BN / 8; n++) {
+#pragma unroll
+                for (int i = 2 * h; i < 2 * h + 2; i++) {
+                    scores[m][n][i] = exp2_fast(fmaf(scores[m][n][i], scale_log2, -base));
+                    sum += scores[m][n][i];
+                }
+            }
+            r.sum[m][h] = sum;
+#pragma unroll
+            for (int n = 0; n < DP / 8; n++) {
+                r.out[m][n][2 * h] *= shrink;
+                r.out[m][n][2 * h + 1] *= shrink;
+            }
+        }
+}
+
+/* out += P V. */
+template <typename T, int DP, int BN, int MT>
+static __device__ inline void value_tile(running<DP, MT> &r, const float (&p)[MT][BN / 8][4],
+                                         uint32_t v_lane)
+{
+#pragma unroll
+    for (int n = 0; n < BN; n += 16) {
+        uint32_t a[MT][4];
+#pragma unroll
+        for (int m = 0; m < MT; m++) {
+            const float(&left)[4] = p[m][n / 8], (&right)[4] = p[m][n / 8 + 1];
+            a[m][0] = round_pair(left[0], left[1], T());
+            a[m][1] = round_pair(left[2], left[3], T());
+            a[m][2] = round_pair(right[0], right[1], T());
+            a[m][3] = round_pair(right[2], right[3], T());
+        }
+#pragma unroll
+        for (int d = 0; d < DP; d += 16) {
+            uint32_t b[4];
+            load_matrix_transposed(b, moved<DP>(v_lane, n, d));
+#pragma unroll
+            for (int m = 0; m < MT; m++) {
+                multiply_add(r.out[m][d / 8], a[m], b[0], b[1], T());
+                multiply_add(r.out[m][d / 8 + 1], a[m], b[2], b[3], T());
+            }
+        }
+    }
+}
+
+/* Divide by the sums, write the log-sums, and put y into the warp's own rows of
+ * q's tile, from where rows leave whole. */
+template <typename T, int DP, int MT>
+static __device__ inline void finish_rows(running<DP, MT> &r, T *y, float *lse, uint32_t q_tile,
+                                          int q0, int warp_row, const forward_shape &shape)
+{
+    int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float sum = r.sum[m][h];
+            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            int row = warp_row + m * 16 + (lane >> 2) + h * 8;
+            if ((lane & 3) == 0 && q0 + row < shape.seq_len)
+                lse[q0 + row] = r.base[m][h] * LN_2 + logf(sum);
+            float per_sum = 1.0f / sum;
+#pragma unroll
+            for (int n = 0; n < DP / 8; n++) {
+                uint32_t pair =
+                    round_pair(r.out[m][n][2 * h] * per_sum, r.out[m][n][2 * h + 1] * per_sum, T());
+                asm volatile("st.shared.b32 [%0], %1;" ::"r"(q_tile + chunk_offset<DP>(row, n) +
+                                                             (lane & 3) * 4),
+                             "r"(pair)
+                             : "memory");
+            }
+        }
+    __syncwarp();
+    constexpr int CHUNKS = DP / 8;
+#pragma unroll 4
+    for (int i = lane; i < 16 * MT * CHUNKS; i += 32) {
+        int row = warp_row + i / CHUNKS, chunk = i % CHUNKS;
+        if (q0 + row >= shape.seq_len || chunk * 8 >= shape.head_size) continue;
+        uint4 w;
+        asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
+                     : "r"(q_tile + chunk_offset<DP>(row, chunk)));
+        *reinterpret_cast<uint4 *>(y + (int64_t)(q0 + row) * shape.y_stride + chunk * 8) = w;
+    }
+}
+
+template <typename T, int DP, int BM, int BN, int MT, int BLOCKS>
+static __global__ void __launch_bounds__(BM / MT * 2, BLOCKS)
+    attend(T *y, float *lse, const T *qkv, const int32_t *doc_start, forward_shape shape)
+{
+    constexpr int THREADS = BM / MT * 2, TILE = BN * DP * 2;
+    extern __shared__ __align__(1024) unsigned char shared[];
+    uint32_t q_tile = shared_address(shared), kv_tiles = q_tile + BM * DP * 2;
+    int tile = shape.n_tiles - 1 - (int)(blockIdx.x % shape.n_tiles); /* the longest first */
+    int head = (int)(blockIdx.x / shape.n_tiles) % shape.heads;
+    int64_t batch = blockIdx.x / shape.n_tiles / shape.heads;
+    int seq_len = shape.seq_len, stride = shape.qkv_stride, cols = shape.head_size;
+    int q0 = tile * BM, warp_row = (threadIdx.x >> 5) * 16 * MT;
+    const T *rows = qkv + batch * seq_len * stride + tile_share<DP, THREADS>::begin(stride);
+    const T *k = rows + (shape.heads + head / (shape.heads / shape.kv_heads)) * cols;
+    int v_offset = shape.kv_heads * cols;
+    const int32_t *starts = doc_start ? doc_start + batch * seq_len : NULL;
+
+    int row0 = q0 + warp_row, row_last = row0 + 16 * MT - 1; /* the warp's queries */
+    int j = ((q0 + BM < seq_len ? q0 + BM : seq_len) - 1) / BN, j_first = 0;
+    int first = 0,
+        first_last = 0; /* where the documents of the warp's first and last query begin */
+    if (starts) {
+        j_first = starts[q0] / BN;
+        first = starts[row0 < seq_len ? row0 : seq_len - 1];
+        first_last = starts[row_last < seq_len ? row_last : seq_len - 1];
+    }
+    load_tile<DP, BM, THREADS>(q_tile, rows + (int64_t)q0 * stride + head * cols, stride,
+                               seq_len - q0, cols);
+    k += (int64_t)j * BN * stride;
+    load_tile<DP, BN, THREADS>(kv_tiles, k, stride, seq_len - j * BN, cols);
+    load_tile<DP, BN, THREADS>(kv_tiles + TILE, k + v_offset, stride, seq_len - j * BN, cols);
+    copy_commit();
+
+    running<DP, MT> r;
+#pragma unroll
+    for (int m = 0; m < MT; m++) {
+        r.base[m][0] = r.base[m][1] = -INFINITY;
+        r.sum[m][0] = r.sum[m][1] = 0;
+#pragma unroll
+        for (int n = 0; n < DP / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) r.out[m][n][i] = 0;
+    }
+    uint32_t q_lane = lane_down<DP>(q_tile + warp_row * DP * 2);
+#pragma unroll 1
+    for (uint32_t stage = 0; j >= j_first; j--, stage ^= 2 * TILE) {
+        copy_wait<0>();
+        __syncthreads();
+        if (j > j_first) {
+            uint32_t next = kv_tiles + (stage ^ (2 * TILE));
+            k -= (int64_t)BN * stride;
+            load_tile<DP, BN, THREADS>(next, k, stride, BN, cols);
+            load_tile<DP, BN, THREADS>(next + TILE, k + v_offset, stride, BN, cols);
+            copy_commit();
+        }
+        int key0 = j * BN;
+        if (key0 > row_last || key0 + BN <= first) continue; /* nothing for this warp */
+        float scores[MT][BN / 8][4];
+        score_tile<T, DP, BN, MT>(scores, q_lane, lane_right<DP>(kv_tiles + stage));
+        if (key0 + BN - 1 > row0 || key0 < first_last)
+            mask_tile<BN, MT>(scores, row0, key0, starts, seq_len);
+        softmax_tile<DP, BN, MT>(scores, r, shape.scale_log2);
+        value_tile<T, DP, BN, MT>(r, scores, lane_down<DP>(kv_tiles + stage + TILE));
+    }
+    if (row0 >= seq_len) return;
+    finish_rows<T, DP, MT>(r, y + batch * seq_len * shape.y_stride + head * cols,
+                           lse + (batch * shape.heads + head) * seq_len, q_tile, q0, warp_row,
+                           shape);
+}
+
+/* ---- launchers
+ * ----------------------------------------------------------------------------
+ */
+
+/* One kernel and its tile sizes. */
+template <typename T, int DP, int BM, int BN, int MT, int BLOCKS> struct forward_kernel {
+    static const int shared_bytes = (BM + 4 * BN) * DP * 2;
+
+    static cudaError_t prepare(int shared_bytes_max)
+    {
+        if (shared_bytes > shared_bytes_max) return cudaErrorInvalidConfiguration;
+        return cudaFuncSetAttribute(attend<T, DP, BM, BN, MT, BLOCKS>,
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    }
+
+    static cudaError_t launch(const yk_attention_forward_args *a, cudaStream_t s)
+    {
+        forward_shape shape;
+        shape.seq_len = (int)a->seq_len;
+        shape.heads = (int)a->heads;
+        shape.kv_heads = (int)a->kv_heads;
+        shape.head_size = (int)a->head_size;
+        shape.n_tiles = (int)div_up(a->seq_len, BM);
+        shape.qkv_stride = (int)((a->heads + 2 * a->kv_heads) * a->head_size);
+        shape.y_stride = (int)(a->heads * a->head_size);
+        shape.scale_log2 = a->scale * LOG2_E;
+        attend<T, DP, BM, BN, MT, BLOCKS>
+            <<<(unsigned)(a->batch * a->heads * shape.n_tiles), BM / MT * 2, shared_bytes, s>>>(
+                (T *)a->y, a->lse, (const T *)a->qkv, a->doc_start, shape);
+        return cudaGetLastError();
+    }
+};
+
+/* Call f with the kernel for heads padded to `padded` columns. */
+template <typename T, typename F> static cudaError_t with_kernel(int64_t padded, F f)
+{
+    switch (padded) {
+    case 32:
+        return f(forward_kernel<T, 32, 128, 64, 2, 3>());
+    case 64:
+        return f(forward_kernel<T, 64, 128, 64, 2, 3>());
+    case 96:
+        return f(forward_kernel<T, 96, 128, 64, 2, 2>());
+    case 128:
+        return f(forward_kernel<T, 128, 128, 64, 2, 2>());
+    case 192:
+        return f(forward_kernel<T, 192, 64, 32, 1, 2>());
+    default:
+        return f(forward_kernel<T, 256, 64, 32, 1, 2>());
+    }
+}
+
+cudaError_t yk_cuda_flash_forward(const yk_attention_forward_args *a, cudaStream_t s)
+{
+    auto launch = [&](auto kernel) { return kernel.launch(a, s); };
+    int64_t padded = yk_cuda_flash_padded(a->head_size);
+    return a->dtype == YK_BF16 ? with_kernel<bf16>(padded, launch)
+                               : with_kernel<f16>(padded, launch);
+}
+
+cudaError_t yk_cuda_flash_forward_prepare(int shared_bytes_max)
+{
+    static const int64_t sizes[] = {32, 64, 96, 128, 192, 256};
+    auto prepare = [&](auto kernel) { return kernel.prepare(shared_bytes_max); };
+    for (int64_t padded : sizes) {
+        cudaError_t e = with_kernel<bf16>(padded, prepare);
+        if (e == cudaSuccess) e = with_kernel<f16>(padded, prepare);
+        if (e != cudaSuccess) return e;
+    }
+    return cudaSuccess;
+}

@@ -1,0 +1,114 @@
+/* runtime/device/cuda/column_sum.cu - sums over the rows of a matrix, in a
+ * fixed order.
+ *
+ * Used for gradients of bias where the product's epilogue does not bring them,
+ * and to add up the partial sums of other kernels. Rows are cut into parts, a
+ * block sums the columns of one part, and sum_parts adds the parts: each of its
+ * threads takes every 16th, then the 16 are added in order.
+ *
+ * Bytes per element: read once; parts add 8 bytes for every 32 rows or more.
+ */
+#include "runtime/device/cuda/kernels.cuh"
+#include "runtime/device/cuda/sizes.h"
+
+#define THREADS 256
+#define COLUMNS 32 /* of a block of sum_parts */
+#define SHARES  16
+
+/* parts is (gridDim.y, N). Neighbouring threads own neighbouring packs of
+ * columns; the block's row groups take every `groups`-th row of the part and
+ * are added in order at the end. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(THREADS)
+    sum_part(float *parts, const T *__restrict__ x, int64_t m, int64_t n, int64_t part_rows)
+{
+    __shared__ float group_sums[THREADS * V];
+    int lanes = blockDim.x, group = threadIdx.y, groups = blockDim.y;
+    int64_t c = ((int64_t)blockIdx.x * lanes + threadIdx.x) * V;
+    int64_t r = (int64_t)blockIdx.y * part_rows, end = r + part_rows < m ? r + part_rows : m;
+    float sum[V] = {};
+    if (c < n) {
+        for (r += group; r + 3 * groups < end; r += 4 * groups) {
+            pack<T, V> p[4];
+#pragma unroll
+            for (int u = 0; u < 4; u++) p[u] = load<T, V>(x + (r + u * groups) * n + c);
+#pragma unroll
+            for (int u = 0; u < 4; u++) {
+                float e[V];
+                unpack<T, V>(p[u], e);
+#pragma unroll
+                for (int i = 0; i < V; i++) sum[i] += e[i];
+            }
+        }
+        for (; r < end; r += groups) {
+            float e[V];
+            load_floats<T, V>(x + r * n + c, e);
+#pragma unroll
+            for (int i = 0; i < V; i++) sum[i] += e[i];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < V; i++) group_sums[(group * lanes + threadIdx.x) * V + i] = sum[i];
+    __syncthreads();
+    if (group != 0 || c >= n) return;
+    for (int g = 1; g < groups; g++)
+#pragma unroll
+        for (int i = 0; i < V; i++) sum[i] += group_sums[(g * lanes + threadIdx.x) * V + i];
+    store_f32<V>(parts + (int64_t)blockIdx.y * n + c, sum);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(COLUMNS *SHARES)
+    sum_parts(T *out, const float *parts, int64_t n_parts, int64_t stride, int64_t n,
+              bool accumulate)
+{
+    __shared__ float share[SHARES][COLUMNS];
+    int64_t c = (int64_t)blockIdx.x * COLUMNS + threadIdx.x;
+    float sum = 0;
+    if (c < n)
+#pragma unroll 8
+        for (int64_t p = threadIdx.y; p < n_parts; p += SHARES) sum += parts[p * stride + c];
+    share[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y != 0 || c >= n) return;
+    for (int i = 1; i < SHARES; i++) sum += share[i][threadIdx.x];
+    if (accumulate) sum += to_float(out[c]);
+    out[c] = from_float<T>(sum);
+}
+
+cudaError_t yk_cuda_sum_parts(void *out, const float *parts, int64_t n_parts, int64_t stride,
+                              int64_t n, bool accumulate, yk_dtype out_dtype, cudaStream_t s)
+{
+    return with_type(out_dtype, [&](auto zero) {
+        using T = decltype(zero);
+        sum_parts<T><<<(unsigned)div_up(n, COLUMNS), dim3(COLUMNS, SHARES), 0, s>>>(
+            (T *)out, parts, n_parts, stride, n, accumulate);
+        return cudaGetLastError();
+    });
+}
+
+template <typename T, int V>
+static cudaError_t launch_parts(float *parts, const void *x, int64_t m, int64_t n, int64_t n_parts,
+                                cudaStream_t s)
+{
+    int lanes = n / V >= 32 ? 32 : 8;
+    dim3 threads((unsigned)lanes, (unsigned)(THREADS / lanes));
+    dim3 grid((unsigned)div_up(n, lanes * V), (unsigned)n_parts);
+    sum_part<T, V><<<grid, threads, 0, s>>>(parts, (const T *)x, m, n, div_up(m, n_parts));
+    return cudaGetLastError();
+}
+
+cudaError_t yk_cuda_column_sum(void *out, const void *x, int64_t m, int64_t n, bool accumulate,
+                               yk_dtype dtype, yk_dtype out_dtype, void *ws, cudaStream_t s)
+{
+    float *parts = (float *)ws;
+    int64_t n_parts = yk_cuda_column_sum_parts(m, n);
+    cudaError_t e = with_type(dtype, [&](auto zero) {
+        using T = decltype(zero);
+        constexpr int V = full_pack<T>();
+        return n % V == 0 && is_aligned(x) ? launch_parts<T, V>(parts, x, m, n, n_parts, s)
+                                           : launch_parts<T, 1>(parts, x, m, n, n_parts, s);
+    });
+    if (e != cudaSuccess) return e;
+    return yk_cuda_sum_parts(out, parts, n_parts, n, n, accumulate, out_dtype, s);
+}

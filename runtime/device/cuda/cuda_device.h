@@ -1,0 +1,84 @@
+/* runtime/device/cuda/cuda_device.h - what the C files of the cuda backend
+ * share.
+ *
+ * The state of a device: its number, what its limits are, the cuBLASLt handle,
+ * and the products whose descriptors and algorithms have been chosen
+ * (linear_cuda.c).
+ */
+#ifndef YK_RUNTIME_DEVICE_CUDA_CUDA_DEVICE_H
+#define YK_RUNTIME_DEVICE_CUDA_CUDA_DEVICE_H
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <stdatomic.h>
+
+#include "runtime/device/backend.h"
+
+typedef struct yk_cuda_products yk_cuda_products;
+
+typedef struct yk_cuda_state {
+    int index;            /* CUDA's number of the GPU */
+    int shared_bytes_max; /* shared memory that one block may have */
+    bool tf32;            /* fp32 products may round their inputs to TF32 */
+    atomic_int failure;   /* yk_status of the first host function that failed: sticky */
+    cublasLtHandle_t lt;
+    yk_cuda_products *products;
+} yk_cuda_state;
+
+/* The state of a stream begins with CUDA's own; the rest is stream_cuda.c's. */
+typedef struct yk_cuda_stream {
+    cudaStream_t stream;
+} yk_cuda_stream;
+
+static inline yk_cuda_state *yk_cuda_state_of(const yk_stream *s)
+{
+    return s->device->state;
+}
+
+static inline cudaStream_t yk_cuda_stream_of(const yk_stream *s)
+{
+    return ((const yk_cuda_stream *)s->state)->stream;
+}
+
+/* YK_OK, or report CUDA's error as a failure of `what`. */
+yk_status yk_cuda_check(cudaError_t error, const char *what);
+
+/* linear_cuda.c */
+yk_status yk_cuda_products_create(yk_cuda_products **products_out);
+void yk_cuda_products_destroy(yk_cuda_products *products);
+yk_status yk_cuda_linear_forward(yk_stream *s, const yk_linear_forward_args *a, void *ws);
+yk_status yk_cuda_linear_backward_input(yk_stream *s, const yk_linear_backward_input_args *a,
+                                        void *ws);
+yk_status yk_cuda_linear_backward_weight(yk_stream *s, const yk_linear_backward_weight_args *a,
+                                         void *ws);
+
+/* ops_cuda.c: the operations that are kernels of our own, and copies. */
+extern const yk_backend yk_cuda_backend;
+
+/* backend_cuda.c and stream_cuda.c: memory, streams, events. */
+void yk_cuda_close(yk_device *d);
+void yk_cuda_set_tf32(yk_device *d, bool on);
+yk_status yk_cuda_alloc(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out);
+void yk_cuda_free(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory);
+yk_status yk_cuda_stream_create(yk_stream *s);
+void yk_cuda_stream_destroy(yk_stream *s);
+yk_status yk_cuda_stream_synchronize(yk_stream *s);
+yk_status yk_cuda_stream_run(yk_stream *s, yk_stream_fn fn, const void *context, int64_t bytes);
+double yk_cuda_stream_now(const yk_stream *s);
+yk_status yk_cuda_event_create(yk_event *e);
+void yk_cuda_event_destroy(yk_event *e);
+yk_status yk_cuda_event_record(yk_event *e, yk_stream *s);
+yk_status yk_cuda_event_wait(yk_event *e, yk_stream *s);
+yk_status yk_cuda_event_synchronize(yk_event *e);
+
+/* Make the device current for the calling thread, since threads other than the
+ * opener enqueue too. Returns the failure of a host function, if there was one:
+ * after it no call does anything. */
+static inline yk_status yk_cuda_enter(const yk_device *d)
+{
+    yk_cuda_state *state = d->state;
+    int failure = atomic_load_explicit(&state->failure, memory_order_relaxed);
+    return failure ? (yk_status)failure : yk_cuda_check(cudaSetDevice(state->index), "GPU");
+}
+
+#endif

@@ -1,0 +1,100 @@
+/* runtime/device/cuda/kernels.h - the launchers of our own kernels, for host C.
+ *
+ * Each enqueues on `s` and returns what the launch said; none allocates or
+ * waits, so that all can be captured into a graph. Arguments are those of
+ * ops.h, checked by the dispatcher; `ws` is workspace of the size that
+ * workspaces.h states. Tensors are in device memory.
+ */
+#ifndef YK_RUNTIME_DEVICE_CUDA_KERNELS_H
+#define YK_RUNTIME_DEVICE_CUDA_KERNELS_H
+
+#include <cuda_runtime_api.h>
+
+#include "runtime/device/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Raise the shared-memory limits of the kernels that need it. Once, when the
+ * device is opened. */
+cudaError_t yk_cuda_kernels_prepare(int shared_bytes_max);
+
+/* embed.cu, embed_sort.cu */
+cudaError_t yk_cuda_embed_forward(const yk_embed_forward_args *a, cudaStream_t s);
+cudaError_t yk_cuda_embed_backward(const yk_embed_backward_args *a, void *ws, cudaStream_t s);
+
+/* Stable sort of 0 .. n-1 by keys[i] < n_keys: sorted keys and the i they came
+ * from. ws: yk_cuda_sort_bytes(n); the outputs lie in it. */
+cudaError_t yk_cuda_sort_rows(const int32_t *keys, int64_t n, int64_t n_keys, void *ws,
+                              const int32_t **sorted_keys_out, const int32_t **rows_out,
+                              cudaStream_t s);
+
+/* norm.cu */
+cudaError_t yk_cuda_norm_forward(const yk_norm_forward_args *a, cudaStream_t s);
+cudaError_t yk_cuda_norm_backward(const yk_norm_backward_args *a, void *ws, cudaStream_t s);
+
+/* rope.cu */
+cudaError_t yk_cuda_rope(const yk_rope_args *a, cudaStream_t s);
+
+/* activation.cu */
+cudaError_t yk_cuda_swiglu_forward(const yk_swiglu_forward_args *a, cudaStream_t s);
+cudaError_t yk_cuda_swiglu_backward(const yk_swiglu_backward_args *a, cudaStream_t s);
+
+/* y = GELU(z), n elements, y may be z; dx *= GELU'(z): for products whose
+ * epilogue could not. */
+cudaError_t yk_cuda_gelu_forward(void *y, const void *z, int64_t n, yk_dtype dtype, cudaStream_t s);
+cudaError_t yk_cuda_gelu_backward(void *dx, const void *z, int64_t n, yk_dtype dtype,
+                                  cudaStream_t s);
+
+/* linear_plain.cu: any size, one rounding. */
+cudaError_t yk_cuda_linear_plain_forward(const yk_linear_forward_args *a, cudaStream_t s);
+cudaError_t yk_cuda_linear_plain_backward(const yk_linear_backward_input_args *a, cudaStream_t s);
+
+/* column_sum.cu */
+
+/* out[n] (+)= sum over m of x[m][n], in an order that depends on m and n alone.
+ * ws: yk_cuda_column_sum_bytes(m, n). */
+cudaError_t yk_cuda_column_sum(void *out, const void *x, int64_t m, int64_t n, bool accumulate,
+                               yk_dtype dtype, yk_dtype out_dtype, void *ws, cudaStream_t s);
+
+/* out[i] (+)= the sum of parts[p * stride + i] over p in order. */
+cudaError_t yk_cuda_sum_parts(void *out, const float *parts, int64_t n_parts, int64_t stride,
+                              int64_t n, bool accumulate, yk_dtype out_dtype, cudaStream_t s);
+
+/* cross_entropy.cu */
+cudaError_t yk_cuda_cross_entropy(const yk_cross_entropy_args *a, int shared_bytes_max,
+                                  cudaStream_t s);
+cudaError_t yk_cuda_cross_entropy_prepare(int shared_bytes_max);
+cudaError_t yk_cuda_loss_sum(const yk_loss_sum_args *a, cudaStream_t s);
+
+/* step.cu */
+cudaError_t yk_cuda_step_begin(const yk_step_begin_args *a, cudaStream_t s);
+cudaError_t yk_cuda_sum_squares(const yk_sum_squares_args *a, void *ws, cudaStream_t s);
+cudaError_t yk_cuda_step_finish(const yk_step_finish_args *a, cudaStream_t s);
+cudaError_t yk_cuda_adamw(const yk_adamw_args *a, cudaStream_t s);
+
+/* cast.cu */
+cudaError_t yk_cuda_cast(const yk_cast_args *a, cudaStream_t s);
+
+/* attention_forward.cu, attention_backward.cu: matrix instructions, 16-bit
+ * storage, head sizes that are multiples of 8 up to 256. */
+cudaError_t yk_cuda_flash_forward(const yk_attention_forward_args *a, cudaStream_t s);
+cudaError_t yk_cuda_flash_backward(const yk_attention_backward_args *a, int shared_bytes_max,
+                                   void *ws, cudaStream_t s);
+cudaError_t yk_cuda_flash_forward_prepare(int shared_bytes_max);
+cudaError_t yk_cuda_flash_backward_prepare(int shared_bytes_max);
+
+/* attention_plain.cu: any storage, any head size up to 256. */
+cudaError_t yk_cuda_plain_prepare(void);
+cudaError_t yk_cuda_plain_forward(const yk_attention_forward_args *a, cudaStream_t s);
+cudaError_t yk_cuda_plain_backward(const yk_attention_backward_args *a, void *ws, cudaStream_t s);
+
+/* attention_cached.cu */
+cudaError_t yk_cuda_attention_cached(const yk_attention_cached_args *a, cudaStream_t s);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

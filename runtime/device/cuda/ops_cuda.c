@@ -1,0 +1,193 @@
+/* runtime/device/cuda/ops_cuda.c - the table of operations, and those that are
+ * kernels of our own.
+ *
+ * Each enqueues and reports what the launch said. Errors that a kernel meets
+ * while it runs surface at the next synchronisation, as CUDA has it.
+ */
+#include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda/kernels.h"
+
+/* Launch and report: `launch` sees the CUDA stream as `cs`. */
+#define LAUNCH(what, launch)                                                                       \
+    do {                                                                                           \
+        cudaStream_t cs = yk_cuda_stream_of(s);                                                    \
+        YK_TRY(yk_cuda_enter(s->device));                                                          \
+        return yk_cuda_check(launch, what);                                                        \
+    } while (0)
+
+static yk_status cuda_embed_forward(yk_stream *s, const yk_embed_forward_args *a)
+{
+    LAUNCH("embed_forward", yk_cuda_embed_forward(a, cs));
+}
+
+static yk_status cuda_embed_backward(yk_stream *s, const yk_embed_backward_args *a, void *ws)
+{
+    LAUNCH("embed_backward", yk_cuda_embed_backward(a, ws, cs));
+}
+
+static yk_status cuda_norm_forward(yk_stream *s, const yk_norm_forward_args *a)
+{
+    LAUNCH("norm_forward", yk_cuda_norm_forward(a, cs));
+}
+
+static yk_status cuda_norm_backward(yk_stream *s, const yk_norm_backward_args *a, void *ws)
+{
+    LAUNCH("norm_backward", yk_cuda_norm_backward(a, ws, cs));
+}
+
+static yk_status cuda_rope(yk_stream *s, const yk_rope_args *a)
+{
+    LAUNCH("rope", yk_cuda_rope(a, cs));
+}
+
+/* What the kernels with matrix instructions take; the plain ones take the rest.
+ */
+static bool is_flash(yk_dtype dtype, int64_t head_size, const void *qkv, const void *y)
+{
+    bool aligned = (((uintptr_t)qkv | (uintptr_t)y) & 15) == 0;
+    return dtype != YK_F32 && head_size % 8 == 0 && head_size <= 256 && aligned;
+}
+
+static yk_status refuse_head_size(int64_t head_size)
+{
+    return yk_fail(YK_EUNSUPPORTED, "attention", "head size %lld; up to 256 is offered",
+                   (long long)head_size);
+}
+
+static yk_status cuda_attention_forward(yk_stream *s, const yk_attention_forward_args *a, void *ws)
+{
+    (void)ws;
+    if (a->head_size > 256) return refuse_head_size(a->head_size);
+    if (is_flash(a->dtype, a->head_size, a->qkv, a->y))
+        LAUNCH("attention_forward", yk_cuda_flash_forward(a, cs));
+    LAUNCH("attention_forward", yk_cuda_plain_forward(a, cs));
+}
+
+static yk_status cuda_attention_backward(yk_stream *s, const yk_attention_backward_args *a,
+                                         void *ws)
+{
+    if (a->head_size > 256) return refuse_head_size(a->head_size);
+    int shared = yk_cuda_state_of(s)->shared_bytes_max;
+    if (is_flash(a->dtype, a->head_size, a->qkv, a->y) && ((uintptr_t)a->dy & 15) == 0 &&
+        ((uintptr_t)a->dqkv & 15) == 0)
+        LAUNCH("attention_backward", yk_cuda_flash_backward(a, shared, ws, cs));
+    LAUNCH("attention_backward", yk_cuda_plain_backward(a, ws, cs));
+}
+
+static yk_status cuda_attention_cached(yk_stream *s, const yk_attention_cached_args *a, void *ws)
+{
+    (void)ws;
+    if (a->head_size > 256) return refuse_head_size(a->head_size);
+    LAUNCH("attention_cached", yk_cuda_attention_cached(a, cs));
+}
+
+static yk_status cuda_swiglu_forward(yk_stream *s, const yk_swiglu_forward_args *a)
+{
+    LAUNCH("swiglu_forward", yk_cuda_swiglu_forward(a, cs));
+}
+
+static yk_status cuda_swiglu_backward(yk_stream *s, const yk_swiglu_backward_args *a)
+{
+    LAUNCH("swiglu_backward", yk_cuda_swiglu_backward(a, cs));
+}
+
+static yk_status cuda_cross_entropy(yk_stream *s, const yk_cross_entropy_args *a)
+{
+    int shared = yk_cuda_state_of(s)->shared_bytes_max;
+    LAUNCH("cross_entropy", yk_cuda_cross_entropy(a, shared, cs));
+}
+
+static yk_status cuda_loss_sum(yk_stream *s, const yk_loss_sum_args *a, void *ws)
+{
+    (void)ws;
+    LAUNCH("loss_sum", yk_cuda_loss_sum(a, cs));
+}
+
+static yk_status cuda_step_begin(yk_stream *s, const yk_step_begin_args *a)
+{
+    LAUNCH("step_begin", yk_cuda_step_begin(a, cs));
+}
+
+static yk_status cuda_sum_squares(yk_stream *s, const yk_sum_squares_args *a, void *ws)
+{
+    LAUNCH("sum_squares", yk_cuda_sum_squares(a, ws, cs));
+}
+
+static yk_status cuda_step_finish(yk_stream *s, const yk_step_finish_args *a)
+{
+    LAUNCH("step_finish", yk_cuda_step_finish(a, cs));
+}
+
+static yk_status cuda_adamw(yk_stream *s, const yk_adamw_args *a)
+{
+    LAUNCH("adamw", yk_cuda_adamw(a, cs));
+}
+
+static yk_status cuda_cast(yk_stream *s, const yk_cast_args *a)
+{
+    LAUNCH("cast", yk_cuda_cast(a, cs));
+}
+
+static yk_status cuda_copy(yk_stream *s, void *dst, const void *src, int64_t bytes,
+                           yk_copy_kind kind)
+{
+    static const enum cudaMemcpyKind kinds[] = {
+        [YK_COPY_DEVICE] = cudaMemcpyDeviceToDevice,
+        [YK_COPY_HOST_TO_DEVICE] = cudaMemcpyHostToDevice,
+        [YK_COPY_DEVICE_TO_HOST] = cudaMemcpyDeviceToHost,
+    };
+    LAUNCH("copy", cudaMemcpyAsync(dst, src, (size_t)bytes, kinds[kind], cs));
+}
+
+static yk_status cuda_zero(yk_stream *s, void *dst, int64_t bytes)
+{
+    LAUNCH("zero", cudaMemsetAsync(dst, 0, (size_t)bytes, cs));
+}
+
+cudaError_t yk_cuda_kernels_prepare(int shared_bytes_max)
+{
+    cudaError_t e = yk_cuda_cross_entropy_prepare(shared_bytes_max);
+    if (e == cudaSuccess) e = yk_cuda_plain_prepare();
+    if (e == cudaSuccess) e = yk_cuda_flash_forward_prepare(shared_bytes_max);
+    return e != cudaSuccess ? e : yk_cuda_flash_backward_prepare(shared_bytes_max);
+}
+
+const yk_backend yk_cuda_backend = {
+    .workspaces = &yk_cuda_workspaces,
+    .close = yk_cuda_close,
+    .set_tf32 = yk_cuda_set_tf32,
+    .alloc = yk_cuda_alloc,
+    .free = yk_cuda_free,
+    .stream_create = yk_cuda_stream_create,
+    .stream_destroy = yk_cuda_stream_destroy,
+    .stream_synchronize = yk_cuda_stream_synchronize,
+    .stream_run = yk_cuda_stream_run,
+    .stream_now = yk_cuda_stream_now,
+    .event_create = yk_cuda_event_create,
+    .event_destroy = yk_cuda_event_destroy,
+    .event_record = yk_cuda_event_record,
+    .event_wait = yk_cuda_event_wait,
+    .event_synchronize = yk_cuda_event_synchronize,
+    .embed_forward = cuda_embed_forward,
+    .embed_backward = cuda_embed_backward,
+    .norm_forward = cuda_norm_forward,
+    .norm_backward = cuda_norm_backward,
+    .linear_forward = yk_cuda_linear_forward,
+    .linear_backward_input = yk_cuda_linear_backward_input,
+    .linear_backward_weight = yk_cuda_linear_backward_weight,
+    .rope = cuda_rope,
+    .attention_forward = cuda_attention_forward,
+    .attention_backward = cuda_attention_backward,
+    .attention_cached = cuda_attention_cached,
+    .swiglu_forward = cuda_swiglu_forward,
+    .swiglu_backward = cuda_swiglu_backward,
+    .cross_entropy = cuda_cross_entropy,
+    .loss_sum = cuda_loss_sum,
+    .step_begin = cuda_step_begin,
+    .sum_squares = cuda_sum_squares,
+    .step_finish = cuda_step_finish,
+    .adamw = cuda_adamw,
+    .cast = cuda_cast,
+    .copy = cuda_copy,
+    .zero = cuda_zero,
+};

@@ -1,0 +1,130 @@
+/* runtime/device/cuda/sizes.h - sizes of workspaces, and the constants that
+ * they follow from.
+ *
+ * Shared by workspaces.c, which is compiled in every build, and by the kernels
+ * that use the memory, so that both mean the same layout. No CUDA header is
+ * needed here. Everything is a function of the shape alone, never of the card,
+ * so that a plan made anywhere holds.
+ */
+#ifndef YK_RUNTIME_DEVICE_CUDA_SIZES_H
+#define YK_RUNTIME_DEVICE_CUDA_SIZES_H
+
+#include "runtime/base/arith.h"
+
+/* Each part of a workspace begins at a multiple of this. */
+#define YK_CUDA_ALIGNMENT 256
+
+/* What a matrix product's algorithm may use: what NVIDIA advises for cuBLASLt
+ * on sm_90; other architectures ask for less. */
+#define YK_CUDA_PRODUCT_BYTES (INT64_C(32) << 20)
+
+/* ---- embedding: rows sorted by token
+ * ------------------------------------------------------ */
+
+#define YK_CUDA_SORT_TILE   2048 /* keys that one block sorts */
+#define YK_CUDA_EMBED_CHUNK 64   /* sorted rows that one block sums */
+
+/* One of the four columns of the sort: keys and rows, twice. */
+static inline int64_t yk_cuda_sort_column_bytes(int64_t n)
+{
+    return yk_round_up(n * 4, YK_CUDA_ALIGNMENT);
+}
+
+static inline int64_t yk_cuda_sort_bytes(int64_t n)
+{
+    int64_t counts = yk_div_up(n, YK_CUDA_SORT_TILE) * 256 * 4;
+    return 4 * yk_cuda_sort_column_bytes(n) + yk_round_up(counts, YK_CUDA_ALIGNMENT);
+}
+
+/* ---- sums over rows
+ * ----------------------------------------------------------------------- */
+
+/* Blocks of a norm's backward pass, each with a partial sum: four a
+ * multiprocessor on an H200. */
+#define YK_CUDA_NORM_BLOCKS 528
+
+/* Parts that the rows of a column sum are cut into. */
+static inline int64_t yk_cuda_column_sum_parts(int64_t m, int64_t n)
+{
+    int64_t wanted = yk_div_up(1024 * 256, yk_round_up(n, 256));
+    return yk_max(1, yk_min(wanted, yk_div_up(m, 32)));
+}
+
+static inline int64_t yk_cuda_column_sum_bytes(int64_t m, int64_t n)
+{
+    return yk_round_up(yk_cuda_column_sum_parts(m, n) * n * 4, YK_CUDA_ALIGNMENT);
+}
+
+/* Blocks of a whole sum: enough to fill the largest GPU, less when there is
+ * less to add. */
+static inline int64_t yk_cuda_sum_blocks(int64_t n)
+{
+    return yk_max(1, yk_min(1056, yk_div_up(n, 8192)));
+}
+
+/* ---- attention's backward pass
+ * ------------------------------------------------------------ */
+
+/* Keys that one block of the backward pass owns, for heads padded to `padded`
+ * columns. */
+static inline int64_t yk_cuda_flash_keys(int64_t padded)
+{
+    return padded <= 128 ? 128 : 64;
+}
+
+/* Head sizes are padded to one of these. */
+static inline int64_t yk_cuda_flash_padded(int64_t head_size)
+{
+    return head_size <= 32    ? 32
+           : head_size <= 64  ? 64
+           : head_size <= 96  ? 96
+           : head_size <= 128 ? 128
+           : head_size <= 192 ? 192
+                              : 256;
+}
+
+/* Heads whose dq, and groups whose dk and dv, are being summed at one time.
+ * More than the blocks on any GPU can work at, so that none waits for a place.
+ */
+static inline int64_t yk_cuda_flash_places(int64_t n, int64_t n_tiles)
+{
+    return yk_min(n, 4 + yk_div_up(512, n_tiles));
+}
+
+/* The layout of the workspace; offsets in bytes. */
+typedef struct yk_cuda_flash_layout {
+    int64_t n_tiles; /* tiles of keys in a sequence */
+    int64_t rows;    /* T rounded up to whole tiles */
+    int64_t dq_places, dkv_places;
+    int64_t stats;              /* (B,H,rows) float2: log2 of the softmax sum, row sum of dy y */
+    int64_t dq;                 /* (dq_places, rows, padded) fp32, in fragments */
+    int64_t dkv;                /* (dkv_places, n_tiles, 2, keys, padded) fp32, in fragments */
+    int64_t flags, flags_bytes; /* int32, zero at the start: progress of each tile */
+    int64_t dkv_flags;          /* where those of dk and dv begin */
+    int64_t bytes;
+} yk_cuda_flash_layout;
+
+static inline yk_cuda_flash_layout yk_cuda_flash_plan(int64_t batch, int64_t seq_len, int64_t heads,
+                                                      int64_t kv_heads, int64_t head_size)
+{
+    yk_cuda_flash_layout l;
+    int64_t padded = yk_cuda_flash_padded(head_size), keys = yk_cuda_flash_keys(padded);
+    int64_t unit = YK_CUDA_ALIGNMENT;
+    l.n_tiles = yk_div_up(seq_len, keys);
+    l.rows = l.n_tiles * keys;
+    l.dq_places = yk_cuda_flash_places(batch * heads, l.n_tiles);
+    l.dkv_places = heads == kv_heads
+                       ? 0
+                       : yk_cuda_flash_places(batch * kv_heads, l.n_tiles * (heads / kv_heads)) + 1;
+    l.stats = 0;
+    l.dq = yk_round_up(l.stats + batch * heads * l.rows * 8, unit);
+    l.dkv = yk_round_up(l.dq + l.dq_places * l.rows * padded * 4, unit);
+    l.flags = yk_round_up(l.dkv + l.dkv_places * l.rows * padded * 2 * 4, unit);
+    l.dkv_flags =
+        l.flags + batch * heads * (l.rows / 16) * 4; /* query tiles hold 16 rows or more */
+    l.flags_bytes = batch * heads * (l.rows / 16) * 4 + batch * kv_heads * l.n_tiles * 4;
+    l.bytes = yk_round_up(l.flags + l.flags_bytes, unit);
+    return l;
+}
+
+#endif

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# tests/gpu/run.sh - the tests that can run on a GPU, on it; what `make gpu-test` does.
+#
+#   tests/gpu/run.sh [BUILD]     BUILD is a folder built with -DYK_CUDA=ON (build-cuda)
+#
+# Operations and whole models are held against the same oracles and recorded values as on the cpu; only
+# the device differs. The programs need nothing but the tree and their libraries, so that a build made
+# on one machine can be run on another.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+build=${1:-build-cuda}
+logs=$(mktemp -d) || exit 1
+trap 'rm -rf "$logs"' EXIT
+export YK_TEST_DEVICE=cuda OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+
+programs=()
+for source in $(grep -lE 'op_device_missing|rig_missing|stored_missing' -r tests --include='test_*.c' | sort); do
+    program=$build/${source%.c}
+    [ -x "$program" ] || { echo "yoke: $program: not built; run: make gpu-test" >&2; exit 2; }
+    programs+=("$program")
+done
+
+# One line a program: its exit status, its seconds, its name.
+one() {
+    local log begin=$SECONDS status=0
+    log=$1/$(echo "$2" | tr / .)
+    timeout 600 "$2" >"$log" 2>&1 || status=$?
+    printf '%3d %4d s  %s\n' "$status" $((SECONDS - begin)) "${2#*/}"
+    [ "$status" -eq 0 ] || [ "$status" -eq 77 ] || sed 's/^/    /' "$log"
+    return 0
+}
+export -f one
+printf '%s\n' "${programs[@]}" | xargs -P "$(nproc)" -I{} bash -c 'one "$0" "$1"' "$logs" {} | tee "$logs/summary"
+
+failed=$(grep -cE '^ *[0-9]+ +[0-9]+ s  ' "$logs/summary") || true
+passed=$(grep -cE '^  0 +[0-9]+ s  ' "$logs/summary") || true
+skipped=$(grep -cE '^ 77 +[0-9]+ s  ' "$logs/summary") || true
+failed=$((failed - passed - skipped))
+echo "$passed passed, $failed failed, $skipped skipped (no GPU)"
+[ "$failed" -eq 0 ]
