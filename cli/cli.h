@@ -17,6 +17,7 @@ yk_status yk_cli_eval(int argc, char **argv);
 yk_status yk_cli_data(int argc, char **argv);
 yk_status yk_cli_config(int argc, char **argv);
 yk_status yk_cli_launch(int argc, char **argv);
+yk_status yk_cli_bench(int argc, char **argv);
 
 /* Read the words of `yoke train`, for those who start it.
  *

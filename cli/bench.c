@@ -1,0 +1,177 @@
+/* cli/bench.c - `yoke bench ops`: the time of every operation and how far from
+ * the limit it is.
+ *
+ * The limits are measured first, on this device: a large copy and a large
+ * matrix product. A row's limit is the larger of its operations at the
+ * product's rate and its bytes at the copy's.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/bench.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+
+/* ---- printing
+ * -----------------------------------------------------------------------------
+ */
+
+static double limit_s(const yk_bench *b, const yk_cost *cost)
+{
+    double by_flops = cost->flops / b->matmul_rate, by_bytes = cost->bytes / b->memory_rate;
+    return by_flops > by_bytes ? by_flops : by_bytes;
+}
+
+static void print_table(const yk_bench *b)
+{
+    printf("%s, %s; measured: memory %.0f GB/s, products %.1f TFLOP/s\n",
+           yk_device_get_spec(b->device)->name, yk_dtype_name(b->dtype), b->memory_rate * 1e-9,
+           b->matmul_rate * 1e-12);
+    printf("%-26s %-34s %10s %10s %10s %9s %9s %6s\n", "operation", "size", "us", "low", "high",
+           "GB/s", "TFLOP/s", "limit");
+    for (int i = 0; i < b->n_rows; i++) {
+        const yk_bench_row *r = &b->rows[i];
+        printf("%-26s %-34s %10.1f %10.1f %10.1f %9.0f %9.1f %5.0f%%\n", r->name, r->size,
+               r->seconds * 1e6, r->low * 1e6, r->high * 1e6, r->cost.bytes / r->seconds * 1e-9,
+               r->cost.flops / r->seconds * 1e-12, 100 * limit_s(b, &r->cost) / r->seconds);
+    }
+}
+
+static void print_json(const yk_bench *b)
+{
+    printf("{\"device\": \"%s\", \"dtype\": \"%s\", \"memory_rate\": %.6g, "
+           "\"matmul_rate\": %.6g, "
+           "\"ops\": [",
+           yk_device_get_spec(b->device)->name, yk_dtype_name(b->dtype), b->memory_rate,
+           b->matmul_rate);
+    for (int i = 0; i < b->n_rows; i++) {
+        const yk_bench_row *r = &b->rows[i];
+        printf("%s\n {\"op\": \"%s\", \"size\": \"%s\", \"seconds\": %.6g, "
+               "\"low\": %.6g, "
+               "\"high\": %.6g, \"bytes\": %.6g, \"flops\": %.6g, \"limit_share\": "
+               "%.4f}",
+               i ? "," : "", r->name, r->size, r->seconds, r->low, r->high, r->cost.bytes,
+               r->cost.flops, limit_s(b, &r->cost) / r->seconds);
+    }
+    printf("]}\n");
+}
+
+/* ---- the command
+ * -------------------------------------------------------------------------- */
+
+static yk_status find_dtype(const char *name, yk_dtype *dtype_out)
+{
+    for (int t = 0; t < YK_N_FLOAT_DTYPES; t++)
+        if (strcmp(name, yk_dtype_name((yk_dtype)t)) == 0) {
+            *dtype_out = (yk_dtype)t;
+            return YK_OK;
+        }
+    return yk_fail(YK_EINVAL, "--dtype", "\"%s\" is none of fp32, bf16, fp16", name);
+}
+
+static yk_status find_shape(const char *preset, yk_model_shape *shape_out)
+{
+    yk_config config;
+    char assignment[80];
+    snprintf(assignment, sizeof assignment, "model.preset=%.60s", preset);
+    YK_TRY(yk_config_init(&config));
+    yk_status status = yk_config_set(&config, assignment);
+    if (status == YK_OK) status = yk_model_shape_from_config(&config, shape_out);
+    yk_config_fini(&config);
+    return status;
+}
+
+static yk_status open_device(const char *name, yk_device **device_out)
+{
+    bool cuda =
+        strcmp(name, "cuda") == 0 || (strcmp(name, "auto") == 0 && yk_device_count_cuda() > 0);
+    if (cuda) return yk_device_open_cuda(0, device_out);
+    if (strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0)
+        return yk_device_open_cpu(0, device_out);
+    return yk_fail(YK_EINVAL, "--device", "\"%s\" is none of auto, cpu, cuda", name);
+}
+
+static yk_status bench_ops(yk_bench *b, bool json)
+{
+    yk_status status = yk_bench_open(b);
+    if (status == YK_OK) status = yk_bench_ops(b);
+    if (json)
+        print_json(b);
+    else
+        print_table(b);
+    yk_bench_close(b);
+    return status;
+}
+
+yk_status yk_cli_bench(int argc, char **argv)
+{
+    const char *device = "auto", *preset = "gpt2-124m", *dtype = "bf16", *what;
+    bool json = false, done;
+    int n;
+    yk_bench b = {.batch = 64, .seq_len = 1024, .stretch_ms = 5, .only = ""};
+    const yk_cli_option options[] = {
+        {.name = "model",
+         .type = YK_CLI_TEXT,
+         .out = &preset,
+         .value = "PRESET",
+         .text = "whose sizes to take (gpt2-124m)"},
+        {.name = "micro-batch",
+         .type = YK_CLI_INT,
+         .out = &b.batch,
+         .value = "B",
+         .text = "sequences (64)",
+         .min = 1,
+         .max = 4096},
+        {.name = "seq",
+         .type = YK_CLI_INT,
+         .out = &b.seq_len,
+         .value = "T",
+         .text = "tokens of a sequence (1024)",
+         .min = 1,
+         .max = 1 << 20},
+        {.name = "dtype",
+         .type = YK_CLI_TEXT,
+         .out = &dtype,
+         .value = "TYPE",
+         .text = "fp32, bf16 or fp16 (bf16)"},
+        {.name = "device",
+         .type = YK_CLI_TEXT,
+         .out = &device,
+         .value = "DEVICE",
+         .text = "auto, cpu or cuda (auto)"},
+        {.name = "stretch",
+         .type = YK_CLI_INT,
+         .out = &b.stretch_ms,
+         .value = "MS",
+         .text = "length of one timing; the median of 11 is shown (5)",
+         .min = 1,
+         .max = 10000},
+        {.name = "only",
+         .type = YK_CLI_TEXT,
+         .out = &b.only,
+         .value = "NAME",
+         .text = "only operations whose name has this in it"},
+        {.name = "json", .type = YK_CLI_SWITCH, .out = &json, .text = "print one JSON object"},
+    };
+    const yk_cli_command command = {
+        .name = "bench",
+        .operands = "ops",
+        .min_operands = 1,
+        .max_operands = 1,
+        .text = "Time every operation of a training step at the sizes of a "
+                "model, and print its\n"
+                "bytes, its operations and its share of what this device can do.",
+        .example = "yoke bench ops --model gpt2-124m --micro-batch 64 --seq 1024",
+        .options = options,
+        .n_options = sizeof options / sizeof options[0],
+    };
+    YK_TRY(yk_cli_parse(&command, argc, argv, &what, &n, &done));
+    if (done) return YK_OK;
+    if (strcmp(what, "ops") != 0) return yk_fail(YK_EINVAL, what, "bench offers: ops");
+    YK_TRY(find_dtype(dtype, &b.dtype));
+    YK_TRY(find_shape(preset, &b.shape));
+    YK_TRY(open_device(device, &b.device));
+    yk_status status = bench_ops(&b, json);
+    yk_device_close(b.device);
+    return status;
+}
