@@ -19,15 +19,19 @@
 #include "runtime/device/cpu/gemm.h"
 #include "runtime/device/cpu/vec.h"
 
-#define ATTENTION_SLOTS 32
-#define QUERY_TILE      96  /* queries at a time, fewer where heads are large */
-#define KEY_BLOCK       256 /* keys at a time: a multiple of every GEMM_COLS */
-#define SCORE_ROW       (KEY_BLOCK + 2 * VEC_LANES) /* floats between rows of scores */
-#define SCORE_FLOATS    (QUERY_TILE * SCORE_ROW)
-#define ATTENTION_GROUP GEMM_UNIT /* rows computed side by side: at most VEC_GROUP */
-#define CACHE_LINE      64
-#define FETCH_ROWS      3            /* asked for between two products */
-#define FETCH_BYTES     (128 * 1024) /* asked for of one matrix ahead of its use */
+#define ATTENTION_SLOTS    32
+#define QUERY_TILE         96  /* queries at a time, fewer where heads are large */
+#define KEY_BLOCK          256 /* keys at a time: a multiple of every GEMM_COLS */
+#define SCORE_ROW          (KEY_BLOCK + 2 * VEC_LANES) /* floats between rows of scores */
+#define SCORE_FLOATS       (QUERY_TILE * SCORE_ROW)
+#define ATTENTION_GROUP    GEMM_UNIT /* rows computed side by side: at most VEC_GROUP */
+#define ATTENTION_MAX_SIZE 3072      /* of a head */
+#define CACHE_LINE         64
+#define FETCH_ROWS         3            /* asked for between two products */
+#define FETCH_BYTES        (128 * 1024) /* asked for of one matrix ahead of its use */
+
+_Static_assert(2 * SCORE_FLOATS + 3 * GEMM_ROWS * ATTENTION_MAX_SIZE <= CPU_SCRATCH_FLOATS,
+               "a strip of each tile fits the scratch");
 
 typedef struct attention_shape {
     int64_t seq_len, heads, kv_heads, group; /* group: query heads of a key-value head */
@@ -115,14 +119,13 @@ static inline int64_t attention_next_item(const attention_shape *p, int64_t item
     return slot < p->n_slots ? slot : -1;
 }
 
-/* Refuse heads of which not even one strip fits the scratch. */
-static inline yk_status attention_shape_check(const attention_shape *p)
+/* Refuse heads of which not even one strip of each tile fits the scratch. */
+static inline yk_status attention_size_check(int64_t head_size)
 {
-    if (p->query_tile >= GEMM_ROWS) return YK_OK;
+    if (head_size <= ATTENTION_MAX_SIZE) return YK_OK;
     return yk_fail(YK_EUNSUPPORTED, "attention",
-                   "heads of size %lld; the cpu device offers at most "
-                   "3072",
-                   (long long)p->head_size);
+                   "heads of size %lld; the cpu device offers at most %d", (long long)head_size,
+                   ATTENTION_MAX_SIZE);
 }
 
 /* Rows of the query tile at q0 from element `at` of x, times `scale`, padded with zeros to whole

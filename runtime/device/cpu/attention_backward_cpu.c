@@ -223,8 +223,8 @@ static void run_item(const attention_shape *p, const yk_attention_backward_args 
 
 yk_status yk_cpu_attention_backward(yk_stream *s, const yk_attention_backward_args *a, void *ws)
 {
+    YK_TRY(attention_size_check(a->head_size));
     attention_shape p = shape_of(a);
-    YK_TRY(attention_shape_check(&p));
     int n_threads = cpu_threads(s, p.n_slots);
 #pragma omp parallel for num_threads(n_threads) schedule(dynamic)
     for (int64_t i = 0; i < p.n_slots; i++)

@@ -3,11 +3,9 @@
  * A position reads every key before it once, which is what it costs; there is nothing to share
  * between positions when there is one. The softmax runs along as in attention_forward_cpu.c.
  */
-#include "runtime/device/cpu/cpu.h"
-#include "runtime/device/cpu/vec.h"
+#include "runtime/device/cpu/attention.h"
 
 #define KEYS_AT_ONCE 64
-#define MAX_SIZE     3072 /* of a head, as in attention.h */
 
 static void append_row(const yk_attention_cached_args *a, int64_t row)
 {
@@ -49,11 +47,12 @@ VEC_INLINE void add_values(const yk_attention_cached_args *a, const float *e, in
 
 VEC_INLINE void attend(const yk_attention_cached_args *a, int64_t row, int64_t h, yk_dtype t)
 {
-    float q[MAX_SIZE], y[MAX_SIZE] = {0}, scores[KEYS_AT_ONCE];
+    float q[ATTENTION_MAX_SIZE], y[ATTENTION_MAX_SIZE], scores[KEYS_AT_ONCE];
     int64_t d = a->head_size, kv = a->kv_heads * d, b = row / a->seq_len;
     int64_t n_keys = a->past + row % a->seq_len + 1;
     int64_t g = h / (a->heads / a->kv_heads), at = b * a->capacity * kv + g * d;
     int64_t query = row * (a->heads + 2 * a->kv_heads) * d + h * d;
+    memset(y, 0, (size_t)yk_round_up(d, VEC_LANES) * sizeof *y);
     for (int64_t i = 0; i < d; i += VEC_LANES)
         vec_store_n(q, i, d - i, vec_load_n(a->qkv, query + i, d - i, t) * (a->scale * VEC_LOG2_E),
                     YK_F32);
@@ -88,10 +87,7 @@ static void attend_head(const yk_attention_cached_args *a, int64_t row, int64_t 
 yk_status yk_cpu_attention_cached(yk_stream *s, const yk_attention_cached_args *a, void *ws)
 {
     (void)ws;
-    if (a->head_size > MAX_SIZE)
-        return yk_fail(YK_EUNSUPPORTED, "attention",
-                       "heads of size %lld; the cpu device offers at most %d",
-                       (long long)a->head_size, MAX_SIZE);
+    YK_TRY(attention_size_check(a->head_size));
     int64_t rows = a->batch * a->seq_len;
 #pragma omp parallel num_threads(cpu_threads(s, rows * a->heads))
     {

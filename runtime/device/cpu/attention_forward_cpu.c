@@ -182,8 +182,8 @@ static void run_item(const attention_shape *p, const yk_attention_forward_args *
 
 yk_status yk_cpu_attention_forward(yk_stream *s, const yk_attention_forward_args *a, void *ws)
 {
+    YK_TRY(attention_size_check(a->head_size));
     attention_shape p = shape_of(a);
-    YK_TRY(attention_shape_check(&p));
     int n_threads = cpu_threads(s, p.n_slots);
 #pragma omp parallel for num_threads(n_threads) schedule(dynamic)
     for (int64_t slot = 0; slot < p.n_slots; slot++)

@@ -1,0 +1,250 @@
+/* tests/runtime/device/cpu/test_cuts.c - shapes at which the cpu backend cuts its work another way:
+ * operands in several blocks, rows that would fall on equal cache sets, attention whose panels do not
+ * fit a thread's scratch.
+ *
+ * ctest: TIMEOUT 180
+ */
+#include <math.h>
+
+#include "tests/runtime/device/op_case.h"
+
+/* ---- products ----------------------------------------------------------------------------- */
+
+typedef struct product {
+    int64_t m, n, k;
+} product;
+
+/* Several blocks of columns; several of k as well; rows of 4096 bytes; one tile more than a round
+ * number of them; rows in slices with tiles in both directions. */
+static const product products[] = {{14, 1201, 1000}, {13, 500, 2500}, {30, 40, 1024},
+                                   {97, 33, 16},     {2050, 530, 20}, {2050, 12, 300}};
+#define N_PRODUCTS 6
+
+static void forward_product(op_case *c, yk_dtype t, product s)
+{
+    op_case_begin(c, t, "linear_forward M=%d N=%d K=%d", (int)s.m, (int)s.n, (int)s.k);
+    op_buffer *x = op_input(c, t, s.m * s.k, 1), *w = op_input(c, t, s.n * s.k, 1);
+    op_buffer *bias = op_input(c, t, s.n, 1), *y = op_inout(c, t, s.m * s.n, 1);
+    OP_RUN(c, yk_linear_forward,
+           &((yk_linear_forward_args){.y = y->data,
+                                      .x = x->data,
+                                      .w = w->data,
+                                      .bias = bias->data,
+                                      .residual = y->data,
+                                      .m = s.m,
+                                      .n = s.n,
+                                      .k = s.k,
+                                      .dtype = t}));
+    if (c->bits_only) return;
+    oracle_out want = op_out(c, s.m * s.n);
+    oracle_linear_forward(&c->arith, want, (oracle_out){0}, x->value, w->value, bias->value,
+                          y->value, s.m, s.n, s.k, false, t);
+    op_expect(c, y, "y", want);
+}
+
+static void backward_product(op_case *c, yk_dtype t, product s)
+{
+    op_case_begin(c, t, "gradients M=%d N=%d K=%d", (int)s.m, (int)s.n, (int)s.k);
+    op_buffer *x = op_input(c, t, s.m * s.k, 1), *w = op_input(c, t, s.n * s.k, 1);
+    op_buffer *dy = op_input(c, t, s.m * s.n, 1), *z = op_input(c, t, s.m * s.k, 2);
+    op_buffer *dx = op_output(c, t, s.m * s.k);
+    op_buffer *dw = op_inout(c, t, s.n * s.k, 1), *dbias = op_inout(c, t, s.n, 1);
+    OP_RUN(c, yk_linear_backward_input,
+           &((yk_linear_backward_input_args){.dx = dx->data,
+                                             .dy = dy->data,
+                                             .w = w->data,
+                                             .z = z->data,
+                                             .m = s.m,
+                                             .n = s.n,
+                                             .k = s.k,
+                                             .dtype = t}));
+    OP_RUN(c, yk_linear_backward_weight,
+           &((yk_linear_backward_weight_args){.dw = dw->data,
+                                              .dbias = dbias->data,
+                                              .x = x->data,
+                                              .dy = dy->data,
+                                              .m = s.m,
+                                              .n = s.n,
+                                              .k = s.k,
+                                              .accumulate = true,
+                                              .dtype = t,
+                                              .grad_dtype = t}));
+    if (c->bits_only) return;
+    oracle_out want_dx = op_out(c, s.m * s.k), want_dw = op_out(c, s.n * s.k);
+    oracle_out want_dbias = op_out(c, s.n);
+    oracle_linear_backward_input(&c->arith, want_dx, NULL, dy->value, w->value, z->value, s.m, s.n,
+                                 s.k);
+    oracle_linear_backward_weight(&c->arith, want_dw, want_dbias, dw->value, dbias->value, x->value,
+                                  dy->value, s.m, s.n, s.k);
+    op_expect(c, dx, "dx", want_dx);
+    op_expect(c, dw, "dw", want_dw);
+    op_expect(c, dbias, "dbias", want_dbias);
+}
+
+static void product_family(op_case *c)
+{
+    for (int i = 0; i < N_PRODUCTS; i++)
+        for (int d = 0; d < 2; d++) {
+            forward_product(c, op_dtypes[d], products[i]);
+            backward_product(c, op_dtypes[d], products[i]);
+        }
+}
+
+static void products_in_several_blocks_agree_with_the_oracle(void **state)
+{
+    product_family(*state);
+}
+
+/* ---- attention ---------------------------------------------------------------------------- */
+
+typedef struct heads {
+    int64_t batch, seq_len, heads, kv_heads, head_size;
+} heads;
+
+/* Panels in the workspace, several sequences a place, backward and both ways; heads so large that tiles of queries shrink;
+ * documents that end within a tile of queries, with more than one block of keys. */
+static const heads shapes[] = {
+    {34, 110, 1, 1, 256}, {1, 280, 2, 1, 256}, {1, 40, 2, 1, 1030}, {1, 700, 2, 2, 20}};
+#define MAX_LEN 3740 /* B*T */
+
+static void attention_case(op_case *c, yk_dtype t, heads s, bool with_documents)
+{
+    int64_t rows = s.batch * s.seq_len, width = s.heads * s.head_size;
+    int64_t qkv_width = (s.heads + 2 * s.kv_heads) * s.head_size;
+    float scale = 1 / sqrtf((float)s.head_size);
+    op_case_begin(c, t, "attention B=%d T=%d H=%d G=%d D=%d documents=%d", (int)s.batch,
+                  (int)s.seq_len, (int)s.heads, (int)s.kv_heads, (int)s.head_size, with_documents);
+    static int32_t start[MAX_LEN];
+    for (int64_t i = 0; i < rows; i++)
+        start[i] = i % s.seq_len == 0             ? 0
+                   : op_random_below(c, 150) == 0 ? (int32_t)(i % s.seq_len)
+                                                  : start[i - 1];
+    op_buffer *documents = with_documents ? op_integers(c, rows, start) : NULL;
+    op_buffer *qkv = op_input(c, t, rows * qkv_width, 1), *dy = op_input(c, t, rows * width, 1);
+    op_buffer *y = op_output(c, t, rows * width), *lse = op_output(c, YK_F32, rows * s.heads);
+    op_buffer *dqkv = op_output(c, t, rows * qkv_width);
+    yk_attention_forward_args forward = {.y = y->data,
+                                         .lse = lse->data,
+                                         .qkv = qkv->data,
+                                         .doc_start = documents ? documents->data : NULL,
+                                         .batch = s.batch,
+                                         .seq_len = s.seq_len,
+                                         .heads = s.heads,
+                                         .kv_heads = s.kv_heads,
+                                         .head_size = s.head_size,
+                                         .scale = scale,
+                                         .dtype = t};
+    OP_RUN(c, yk_attention_forward, &forward);
+    OP_RUN(c, yk_attention_backward,
+           &((yk_attention_backward_args){.dqkv = dqkv->data,
+                                          .dy = dy->data,
+                                          .y = y->data,
+                                          .lse = lse->data,
+                                          .qkv = qkv->data,
+                                          .doc_start = forward.doc_start,
+                                          .batch = s.batch,
+                                          .seq_len = s.seq_len,
+                                          .heads = s.heads,
+                                          .kv_heads = s.kv_heads,
+                                          .head_size = s.head_size,
+                                          .scale = scale,
+                                          .dtype = t}));
+    if (c->bits_only) return;
+    oracle_attention shape64 = {.batch = s.batch,
+                                .seq_len = s.seq_len,
+                                .heads = s.heads,
+                                .kv_heads = s.kv_heads,
+                                .head_size = s.head_size,
+                                .scale = (double)scale,
+                                .doc_start = documents ? op_ints(documents) : NULL};
+    oracle_out want = op_out(c, rows * width), want_lse = op_out(c, rows * s.heads);
+    oracle_out want_dqkv = op_out(c, rows * qkv_width);
+    oracle_attention_forward(&c->arith, want, want_lse, qkv->value, &shape64);
+    oracle_attention_backward(&c->arith, want_dqkv, dy->value, y->got, lse->got, qkv->value,
+                              &shape64);
+    op_expect(c, lse, "lse", want_lse);
+    op_expect(c, y, "y", want);
+    op_expect(c, dqkv, "dqkv", want_dqkv);
+}
+
+static void attention_family(op_case *c)
+{
+    attention_case(c, YK_F32, shapes[0], true);
+    attention_case(c, YK_BF16, shapes[1], true);
+    attention_case(c, YK_F32, shapes[2], false);
+    attention_case(c, YK_F32, shapes[3], false);
+    attention_case(c, YK_F16, shapes[3], true);
+}
+
+static void attention_beyond_the_scratch_agrees_with_the_oracle(void **state)
+{
+    attention_family(*state);
+}
+
+static void heads_too_large_for_the_scratch_are_refused(void **state)
+{
+    op_case *c = *state;
+    enum { D = 5000 };
+    op_case_begin(c, YK_F32, "attention of heads of %d", D);
+    op_buffer *qkv = op_input(c, YK_F32, 3 * D, 1), *y = op_output(c, YK_F32, D);
+    op_buffer *lse = op_output(c, YK_F32, 1), *dqkv = op_output(c, YK_F32, 3 * D);
+    op_buffer *keys = op_output(c, YK_F32, D), *values = op_output(c, YK_F32, D);
+    yk_attention_forward_args forward = {.y = y->data,
+                                         .lse = lse->data,
+                                         .qkv = qkv->data,
+                                         .batch = 1,
+                                         .seq_len = 1,
+                                         .heads = 1,
+                                         .kv_heads = 1,
+                                         .head_size = D,
+                                         .scale = 1};
+    yk_attention_backward_args backward = {.dqkv = dqkv->data,
+                                           .dy = y->data,
+                                           .y = y->data,
+                                           .lse = lse->data,
+                                           .qkv = qkv->data,
+                                           .batch = 1,
+                                           .seq_len = 1,
+                                           .heads = 1,
+                                           .kv_heads = 1,
+                                           .head_size = D,
+                                           .scale = 1};
+    yk_attention_cached_args cached = {.y = y->data,
+                                       .k_cache = keys->data,
+                                       .v_cache = values->data,
+                                       .qkv = qkv->data,
+                                       .batch = 1,
+                                       .seq_len = 1,
+                                       .capacity = 1,
+                                       .heads = 1,
+                                       .kv_heads = 1,
+                                       .head_size = D,
+                                       .scale = 1};
+    assert_int_equal(yk_attention_forward(c->dry_stream, &forward), YK_OK);
+    assert_int_equal(yk_attention_backward(c->dry_stream, &backward), YK_OK);
+    op_lend_workspace(c);
+    assert_int_equal(yk_attention_forward(c->stream, &forward), YK_EUNSUPPORTED);
+    assert_int_equal(yk_attention_backward(c->stream, &backward), YK_EUNSUPPORTED);
+    assert_int_equal(yk_attention_cached(c->stream, &cached), YK_EUNSUPPORTED);
+}
+
+/* ---- all ---------------------------------------------------------------------------------- */
+
+static void every_cut_gives_the_same_bits_again(void **state)
+{
+    (void)state;
+    op_expect_same_bits_again(product_family);
+    op_expect_same_bits_again(attention_family);
+}
+
+int main(void)
+{
+    if (op_device_missing()) return 77;
+    const struct CMUnitTest tests[] = {
+        OP_TEST(products_in_several_blocks_agree_with_the_oracle),
+        OP_TEST(attention_beyond_the_scratch_agrees_with_the_oracle),
+        OP_TEST(heads_too_large_for_the_scratch_are_refused),
+        cmocka_unit_test(every_cut_gives_the_same_bits_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
