@@ -14,7 +14,7 @@ check_names() {
         NF < 3 { next }
         { symbol = $NF }
         symbol ~ /^yk_/ { next }
-        $0 ~ /\.cu\.o:/ && symbol ~ /^_Z|^__/ { next }
+        $0 ~ /\.cu\.o:/ && symbol ~ /^_Z|^__|^DW\.ref\./ { next }
         { n = split($1, place, ":"); print place[n - 1] ": " symbol " does not start with yk_" }'
 }
 
@@ -35,7 +35,7 @@ check_mutable() {
                 if ($0 ~ /[ \t]\.data\.rel\.ro[^ \t]*\t/ || $0 ~ / d +\./) next
                 base = symbol
                 sub(/\.[0-9]+$/, "", base)
-                if (object ~ /\.cu\.o$/ && symbol ~ /^_Z|^__/) next
+                if (object ~ /\.cu\.o$/ && symbol ~ /^_Z|^__|^DW\.ref\./) next
                 if (!(base in may)) print object ": " symbol " can change and is not on the stack or owned"
             }'
     done
