@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# tests/ranks/train/test_train.sh - `yoke train` on several ranks, from its configuration to its files.
+# ctest: TIMEOUT 180
+. "$(dirname "$0")/../../expect.sh" || exit 1
+. "$YK_SOURCE/tests/ranks/ranks.sh" || exit 1
+. "$YK_SOURCE/tests/launch/waiting.sh" || exit 1
+yoke=$YK_BUILD/yoke
+cd "$scratch" || exit 1
+
+seq 3000 | tr '\n' ' ' >text
+cat >c.yaml <<EOF
+model: {preset: tiny-gpt2}
+data: {train: text}
+train: {batch: 12, micro_batch: 1, seq_len: 16, steps: 6}
+eval: {every: 3, batches: 2}
+debug: {check_replicas: 2}
+comm: {reduce_every: step}
+device: cpu
+cpu: {threads: 1}
+EOF
+
+# numbers RUN KEY...: those of metrics.jsonl, a line a step.
+numbers() {
+    local run=$1 key
+    shift
+    for key in "$@"; do sed -n "s/.*\"$key\": \([^,}]*\).*/\1/p" "runs/$run/metrics.jsonl"; done
+}
+
+case_is "every stage writes the same losses and the same weights"
+for zero in 0 1 2 3; do
+    on_ranks 3 3 "$yoke" train c.yaml --set parallel.zero=$zero --set run.dir=runs/zero$zero
+    expect_status 0
+    [ "$(numbers zero$zero loss | wc -l)" -eq 6 ] || fail "not a line for each step"
+    [ "$(numbers zero$zero loss val_loss grad_norm)" = "$(numbers zero0 loss val_loss grad_norm)" ] ||
+        fail "stage $zero: other numbers"
+    cmp -s runs/zero$zero/model/model.safetensors runs/zero0/model/model.safetensors ||
+        fail "stage $zero: other weights"
+done
+
+case_is "one rank learns the same, up to the order of sums"
+run "$yoke" train c.yaml --set run.dir=runs/one
+paste <(numbers zero0 loss) <(numbers one loss) >both
+awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 2e-6 * $2) bad = 1 } END { exit bad }' both ||
+    fail "$(cat both)"
+
+case_is "steps send what the plan says"
+for zero in 0 1 2; do # in stage 3 evaluations send, too
+    run "$yoke" plan c.yaml --ranks 3 --set parallel.zero=$zero --json
+    planned=$(sed -n 's/.*"bytes_sent": \([0-9]*\).*/\1/p' <<<"$out")
+    sent=$(numbers zero$zero comm_bytes | awk '{ s += $1 } END { print s }')
+    # what the last step publishes may not be counted yet
+    [ "$sent" -le $((6 * planned)) ] && [ "$sent" -gt $((5 * planned)) ] ||
+        fail "stage $zero: sent $sent in 6 steps, planned $planned in each"
+done
+
+case_is "configurations that differ are an error that names the key"
+run timeout -k 5 40 mpirun -q --oversubscribe --bind-to none \
+    -n 1 "$yoke" train c.yaml : -n 1 "$yoke" train c.yaml --set optim.lr=0.5
+expect_status 2
+expect_text err "lr: 0.5"
+expect_text err "rank 1"
+[ ! -e runs/c ] || fail "a folder was made"
+
+case_is "data that one rank lacks end the run, with that rank's name"
+mkdir elsewhere
+run timeout -k 5 40 mpirun -q --oversubscribe --bind-to none \
+    -n 1 "$yoke" train "$PWD/c.yaml" : -n 1 --wdir "$PWD/elsewhere" "$yoke" train "$PWD/c.yaml"
+expect_status 2
+expect_text err "yoke: text: cannot open: No such file or directory"
+expect_text err "yoke: rank 1: it failed on $(hostname), as said above"
+
+case_is "more ranks than the batch has sequences is told with the nearest batch"
+on_ranks 8 8 "$yoke" train c.yaml
+expect_status 2
+[ "$(wc -l <<<"$err")" -le 2 ] || fail "said more than once"
+expect_text err "12 sequences do not divide over 8 ranks"
+
+# A run in the background, until its first steps are made. It prints little: while mpirun ends its ranks it
+# does not read what they print, and one that prints much waits for that.
+begin() {
+    rm -rf runs/long
+    mpirun -q --oversubscribe --bind-to none -n 2 "$yoke" train c.yaml --set run.dir=runs/long --set eval.every=0 \
+        --set train.steps=1000000 --set log.every=100000 >.out 2>.err </dev/null &
+    parent=$!
+    until_true grep -qs '"step": 3,' runs/long/metrics.jsonl
+}
+
+case_is "SIGUSR1 to mpirun saves the weights, with status 75"
+begin
+kill -USR1 $parent
+wait $parent
+status=$?
+out=$(tail -n 3 .out) err=$(cat .err)
+expect_status 75
+[ -s runs/long/model/model.safetensors ] || fail "no model"
+
+case_is "SIGTERM to mpirun saves the weights, though mpirun has a status of its own"
+begin
+kill -TERM $parent
+wait $parent
+[ $? -ne 0 ] || fail "status 0"
+out=$(tail -n 3 .out) err=$(cat .err)
+[ -s runs/long/model/model.safetensors ] || fail "no model"
+expect_no_text err "yoke: rank"
+
+passed
