@@ -8,12 +8,12 @@
 mutable=''
 
 # check_names ARCHIVE...: global symbols without our prefix. What the CUDA compiler makes out of a
-# kernel has names of its own.
+# kernel has names of its own, and so has the note that a sanitizer keeps beside a variable.
 check_names() {
     nm -A --defined-only --extern-only "$@" 2>/dev/null | awk '
         NF < 3 { next }
         { symbol = $NF }
-        symbol ~ /^yk_/ { next }
+        symbol ~ /^(__odr_asan\.)?yk_/ { next }
         $0 ~ /\.cu\.o:/ && symbol ~ /^_Z|^__|^DW\.ref\./ { next }
         { n = split($1, place, ":"); print place[n - 1] ": " symbol " does not start with yk_" }'
 }
