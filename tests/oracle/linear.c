@@ -93,8 +93,8 @@ void oracle_linear_backward_input(const oracle_arith *arith, oracle_out dx, cons
         dx.value[i] = sum * slope + added;
         if (!arith) continue;
         dx.bound[i] = ((double)n + 2) * arith->eps * (terms * fabs(slope) + fabs(added));
-        /* A product of 16 bits may be rounded before it is added to what was there. */
-        if (before) dx.bound[i] += arith->operand / 2 * fabs(sum);
+        /* A product of 16 bits may be rounded before an epilogue works on it. */
+        if (before || z) dx.bound[i] += arith->operand / 2 * fabs(sum * slope);
         if (z) dx.bound[i] += terms * gelu_slope_bound(arith->eps, z[i]);
         if (z)
             dx.bound[i] +=
