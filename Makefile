@@ -22,7 +22,7 @@ test:
 	@BUILD='$(BUILD)' JOBS='$(JOBS)' CMAKE_ARGS='$(CMAKE_ARGS)' tools/test.sh $(TESTS)
 
 test-faults: all
-	@YK_BUILD='$(abspath $(BUILD))' YK_FAULT_TRIALS='$(or $(TRIALS),400)' bash tests/ranks/train/test_faults.sh
+	@YK_BUILD='$(abspath $(BUILD))' YK_FAULT_TRIALS='$(or $(TRIALS),400)' bash tests/ranks/train/faults.sh
 
 demo:
 	@BUILD='$(BUILD)' JOBS='$(JOBS)' CMAKE_ARGS='$(CMAKE_ARGS)' DATA='$(DATA)' tools/demo.sh

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# tests/ranks/train/test_faults.sh - a random rank of a training is killed or stopped at a random point: it
+# tests/ranks/train/faults.sh - a random rank of a training is killed or stopped at a random point: it
 # is named, once, with where it was, everything is gone in time, and nothing is left behind.
 #
-#   [YK_FAULT_TRIALS=40] [YK_FAULT_SEED=N] tests/ranks/train/test_faults.sh
+#   [YK_FAULT_TRIALS=40] [YK_FAULT_SEED=N] tests/ranks/train/faults.sh
 #
-# ctest: TIMEOUT 300
 . "$(dirname "$0")/../../expect.sh" || exit 1
 . "$YK_SOURCE/tests/ranks/ranks.sh" || exit 1
 yoke=$YK_BUILD/yoke
