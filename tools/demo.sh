@@ -80,7 +80,7 @@ step_ms=$(time_step)
 steps=$(awk -v t="$step_ms" -v b="$budget" -v t0="$begin" -v t1="$(date +%s.%N)" \
     'BEGIN {n = int((b - (t1 - t0)) * 0.98 * 1000 / t); print n < 50 ? 50 : n}')
 val_fraction=$(awk -v n="$bytes" -v most=$most_val_bytes 'BEGIN {print most < 0.05 * n ? most / n : 0.05}')
-say "a step takes $step_ms ms here: $steps steps fill $budget seconds"
+say "a step takes $(printf %.1f "$step_ms") ms here: $steps steps fill $budget seconds"
 
 rm -rf "$run"
 train "$run" "train.steps=$steps" "data.val_fraction=$val_fraction"
