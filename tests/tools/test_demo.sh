@@ -24,6 +24,11 @@ demo() {
     run env PATH="$scratch/bin:$PATH" BUILD="$YK_BUILD" DEMO_SECONDS=1 "$@" "$tree/tools/demo.sh"
 }
 
+# Nothing on stderr, but that a rank is slow, which is so where other programs take its core.
+expect_quiet() {
+    ! grep -v '^yoke: warning: slow rank: ' <<<"$err" | grep -q . || fail "words on stderr"
+}
+
 # refused TEXT ASSIGNMENT...: exit status 2, one line on stderr that says TEXT, no run.
 refused() {
     local text=$1
@@ -45,7 +50,7 @@ refused "neither text in UTF-8 nor a known format" DATA="$scratch/zeros"
 case_is "the book is made into a text, learnt and written from"
 demo
 expect_status 0
-[ -z "$err" ] || fail "words on stderr"
+expect_quiet
 cmp <(sed 's/^[^ ]* //' "$scratch/book") "$tree/data/demo.txt" || fail "another text"
 expect_text out "steps fill 1 seconds"
 expect_text out "on the validation data"
@@ -69,7 +74,7 @@ name="one's [own], text: \"*\".txt"
 sed 's/^[^ ]* //' "$scratch/book" | head -c 60000 >"$name"
 demo DATA="$name"
 expect_status 0
-[ -z "$err" ] || fail "words on stderr"
+expect_quiet
 expect_text out "57000 tokens to train on, 3000 to validate on"
 [ -z "$(ls | grep -vF "$name")" ] || fail "something was written here"
 
