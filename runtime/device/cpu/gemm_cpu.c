@@ -16,7 +16,11 @@ _Static_assert(GEMM_COLS % VEC_LANES == 0, "panels are copied and finished by ve
 
 VEC_INLINE lanes multiply_add(lanes a, lanes b, lanes c)
 {
-#ifdef __FP_FAST_FMAF
+#if defined(__AVX512F__)
+    return (lanes)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (lanes)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__FP_FAST_FMAF)
     lanes r;
     for (int i = 0; i < GEMM_LANES; i++) r[i] = __builtin_fmaf(a[i], b[i], c[i]);
     return r;

@@ -23,9 +23,6 @@
 
 #include "runtime/base/dtype.h"
 
-/* Everything here is inlined, so no vector crosses a call and its calling convention is moot. */
-#pragma GCC diagnostic ignored "-Wpsabi"
-
 #define VEC_LANES  16
 #define VEC_INLINE static inline __attribute__((always_inline))
 
@@ -48,6 +45,13 @@ typedef double vecd __attribute__((vector_size(64))); /* eight lanes */
             call;                                                                                  \
         }                                                                                          \
     } while (0)
+
+/* Lanes of a, then of b, by number. */
+#ifdef __clang__
+#define VEC_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define VEC_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (veci){__VA_ARGS__})
+#endif
 
 /* ---- arithmetic --------------------------------------------------------------------------- */
 
@@ -73,15 +77,15 @@ VEC_INLINE vecf vec_sqrt(vecf a)
  * 2i and 2i + 1, which rotates one bit of the row's number into the lane's and one back. */
 VEC_INLINE void vec_transpose(vecf r[16])
 {
-    const veci low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
-    const veci high = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
 #pragma GCC unroll 4
     for (int stage = 0; stage < 4; stage++) {
         vecf t[16];
 #pragma GCC unroll 8
         for (int i = 0; i < 8; i++) {
-            t[2 * i] = __builtin_shuffle(r[i], r[i + 8], low);
-            t[2 * i + 1] = __builtin_shuffle(r[i], r[i + 8], high);
+            t[2 * i] =
+                VEC_SHUFFLE(r[i], r[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            t[2 * i + 1] = VEC_SHUFFLE(r[i], r[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29,
+                                       14, 30, 15, 31);
         }
 #pragma GCC unroll 16
         for (int i = 0; i < 16; i++) r[i] = t[i];
@@ -189,11 +193,9 @@ VEC_INLINE float vec_sum(vecf a)
 
 VEC_INLINE float vec_greatest(vecf a)
 {
-    typedef veci places;
-    a = vec_max(a, __builtin_shuffle(
-                       a, (places){8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15}));
-    a = vec_max(a, __builtin_shuffle(a, (places){4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7}));
-    a = vec_max(a, __builtin_shuffle(a, (places){2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3}));
+    a = vec_max(a, VEC_SHUFFLE(a, a, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15));
+    a = vec_max(a, VEC_SHUFFLE(a, a, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7));
+    a = vec_max(a, VEC_SHUFFLE(a, a, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3));
     return a[0] > a[1] ? a[0] : a[1];
 }
 
@@ -233,12 +235,22 @@ VEC_INLINE void vec_store_bf16(uint16_t *p, vecf v)
 
 /* The instructions quiet a signalling NaN and keep a NaN's payload, and dtype.h does not: vectors with
  * a NaN go the slow way. */
+#ifdef __F16C__
+/* The instruction quiets a signalling NaN and dtype.h does not: vectors with a NaN go this way. */
+static __attribute__((noinline, cold, unused)) void vec_widen_nan(float *to, const uint16_t *p)
+{
+    for (int i = 0; i < VEC_LANES; i++) to[i] = yk_f16_to_f32(p[i]);
+}
+#endif
+
 VEC_INLINE vecf vec_load_f16(const uint16_t *p)
 {
     vecf v = {0};
 #if defined(__AVX512F__)
-    __m512 r = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
-    if (__builtin_expect(_mm512_cmp_ps_mask(r, r, _CMP_UNORD_Q) == 0, 1)) return (vecf)r;
+    __m512 w = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i_u *)(const void *)p));
+    v = (vecf)w;
+    if (__builtin_expect(_mm512_cmp_ps_mask(w, w, _CMP_UNORD_Q) != 0, 0))
+        vec_widen_nan((float *)&v, p);
 #elif defined(__F16C__)
     union {
         __m256 h[2];
@@ -246,36 +258,35 @@ VEC_INLINE vecf vec_load_f16(const uint16_t *p)
     } u;
     u.h[0] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
     u.h[1] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)));
+    v = u.v;
     __m256 nan = _mm256_cmp_ps(u.h[0], u.h[1], _CMP_UNORD_Q);
-    if (__builtin_expect(_mm256_movemask_ps(nan) == 0, 1)) return u.v;
-#endif
+    if (__builtin_expect(_mm256_movemask_ps(nan) != 0, 0)) vec_widen_nan((float *)&v, p);
+#else
     for (int i = 0; i < VEC_LANES; i++) v[i] = yk_f16_to_f32(p[i]);
+#endif
     return v;
 }
 
 VEC_INLINE void vec_store_f16(uint16_t *p, vecf v)
 {
+#if defined(__F16C__)
+    /* The instruction keeps a NaN's payload and dtype.h does not: it goes without one. */
+    vecu nan = (vecu)(v != v), u = ((vecu)v & ~(nan & 0x3fffffu)) | (nan & 0x400000u);
 #if defined(__AVX512F__)
-    __m512 r = (__m512)v;
-    if (__builtin_expect(_mm512_cmp_ps_mask(r, r, _CMP_UNORD_Q) == 0, 1)) {
-        _mm256_storeu_si256((__m256i *)(void *)p,
-                            _mm512_cvtps_ph(r, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-        return;
-    }
-#elif defined(__F16C__)
+    _mm256_storeu_si256((__m256i_u *)(void *)p,
+                        _mm512_cvtps_ph((__m512)u, _MM_FROUND_TO_NEAREST_INT));
+#else
     union {
-        vecf v;
+        vecu v;
         __m256 h[2];
-    } u = {v};
-    __m256 nan = _mm256_cmp_ps(u.h[0], u.h[1], _CMP_UNORD_Q);
-    if (__builtin_expect(_mm256_movemask_ps(nan) == 0, 1)) {
-        _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(u.h[0], _MM_FROUND_TO_NEAREST_INT));
-        _mm_storeu_si128((__m128i *)(void *)(p + 8),
-                         _mm256_cvtps_ph(u.h[1], _MM_FROUND_TO_NEAREST_INT));
-        return;
-    }
+    } w = {u};
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(w.h[0], _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((__m128i *)(void *)(p + 8),
+                     _mm256_cvtps_ph(w.h[1], _MM_FROUND_TO_NEAREST_INT));
 #endif
+#else
     for (int i = 0; i < VEC_LANES; i++) p[i] = yk_f32_to_f16(v[i]);
+#endif
 }
 
 /* Elements i .. i+15 of p. */
