@@ -3,8 +3,9 @@
  * The sum runs over all rows of a batch, the result is small. So the result is cut into tiles and,
  * where these are too few to share out, the rows into slices; a piece is a tile of one slice. It
  * keeps its sums in scratch and takes DEPTH rows at a time, which the columns' sums bring near.
- * Both operands are read where they lie, or, where they are not fp32 or end within a tile of
- * registers, from a copy of the rows in scratch. Slices are added in order.
+ * Both operands are read where they lie, or, where they are not fp32, end within a tile of registers,
+ * or have rows so long that few of them share the nearest cache, from a copy in scratch. Slices are
+ * added in order.
  */
 #include <omp.h>
 
@@ -17,6 +18,7 @@
 #define MAX_TILE_K 256 /* columns of a tile: a multiple of every GEMM_COLS */
 #define SUM_FLOATS                                                                                 \
     (64 * 1024)        /* of a tile: a quarter of a large second-level cache with the rows */
+#define MAX_ROW   512  /* floats: operands with longer rows are copied to shorter ones */
 #define PIECES    32   /* enough for many threads and even shares */
 #define MIN_SLICE 1024 /* rows: what adding the slices costs is far under what they take */
 
@@ -75,7 +77,7 @@ VEC_INLINE void copy(float *to, int64_t to_row, const void *from, int64_t at, in
 static rows take_rows(const void *from, yk_dtype dtype, int64_t at, int64_t from_row, int64_t depth,
                       int64_t n, int64_t unit, float *scratch)
 {
-    if (dtype == YK_F32 && n % unit == 0)
+    if (dtype == YK_F32 && n % unit == 0 && from_row <= MAX_ROW)
         return (rows){.at = (const float *)from + at, .row = from_row};
     int64_t to_row = yk_round_up(n, VEC_LANES > unit ? VEC_LANES : unit);
     if (to_row % 64 == 0) to_row += VEC_LANES; /* keeps rows off equal cache sets */

@@ -9,17 +9,19 @@
 #include <omp.h>
 
 #define PANEL_FLOATS (1024 * 1024) /* of the workspace: half of a large second-level cache */
-#define MAX_DEPTH    2048          /* k in a block */
+#define MAX_DEPTH    1024          /* k in a block */
 #define LEFT_FLOATS  (48 * 1024)   /* a tile of the left operand: fits the second-level cache */
 #define MAX_STRIPS   8             /* of GEMM_ROWS rows in a tile */
-#define GROUP_FLOATS (128 * 1024) /* panels of a piece: stay in the second-level cache for a tile */
-#define PIECES       64           /* enough for many threads and even shares */
-#define LEFT_PAD     16           /* keeps rows of the copied left operand off equal cache sets */
+#define GROUP_FLOATS (256 * 1024)  /* panels of a piece: a quarter of a large second-level cache */
+#define BAND         2048          /* rows whose sums are kept between blocks of k */
+#define PIECES       64            /* enough for many threads and even shares */
+#define LEFT_PAD     16            /* keeps rows of the copied left operand off equal cache sets */
 
 typedef struct plan {
     int64_t n_depths, depth;     /* blocks of k and the size of all but the last */
     int64_t n_widths, width;     /* blocks of columns; a multiple of GEMM_COLS */
-    int64_t n_heights, height;   /* tiles of rows; a multiple of GEMM_ROWS */
+    int64_t n_bands, band;       /* bands of rows: one where k is one block */
+    int64_t n_heights, height;   /* tiles of rows of a band; a multiple of GEMM_ROWS */
     int64_t n_groups, per_group; /* pieces of a block of columns, in panels */
 } plan;
 
@@ -39,7 +41,9 @@ static plan make_plan(int64_t m, int64_t n, int64_t k)
     p.n_widths = yk_div_up(n, p.width);
     int64_t strips = yk_max(1, yk_min(MAX_STRIPS, LEFT_FLOATS / (GEMM_ROWS * p.depth)));
     p.height = strips * GEMM_ROWS;
-    p.n_heights = yk_div_up(m, p.height);
+    p.band = p.n_depths == 1 ? m : even_part(m, BAND, p.height);
+    p.n_bands = yk_div_up(m, p.band);
+    p.n_heights = yk_div_up(p.band, p.height);
     int64_t panels = p.width / GEMM_COLS;
     p.n_groups = yk_max(yk_div_up(PIECES, p.n_heights), yk_div_up(p.width * p.depth, GROUP_FLOATS));
     p.per_group = yk_div_up(panels, yk_min(panels, p.n_groups));
@@ -55,16 +59,16 @@ static int64_t panel_floats(const plan *p)
 int64_t yk_cpu_product_bytes(int64_t m, int64_t n, int64_t k)
 {
     plan p = make_plan(m, n, k);
-    int64_t sums = p.n_depths > 1 ? yk_round_up(m, GEMM_UNIT) * p.width : 0;
+    int64_t sums = p.n_depths > 1 ? yk_round_up(p.band, GEMM_UNIT) * p.width : 0;
     return 4 * (panel_floats(&p) + sums);
 }
 
-/* One block: columns from col, k from first. */
+/* One block: rows from row, columns from col, k from first. */
 typedef struct block {
-    int64_t col, cols, first, depth;
+    int64_t row, rows, col, cols, first, depth;
     bool begins, ends; /* the first, the last of the blocks of k */
     float *panels;     /* (panels, depth, GEMM_COLS) */
-    float *sums;       /* (M, width) between blocks of k, or NULL when there is one */
+    float *sums;       /* (band, width) between blocks of k, or NULL when there is one */
 } block;
 
 static void pack_panel(const cpu_product *p, const block *b, int64_t i)
@@ -120,42 +124,53 @@ static void fetch(const cpu_product *p, int64_t row, int64_t col, int64_t rows, 
     }
 }
 
-/* Rows of tile `height` by the panels of group `group`. */
+/* A tile of rows by a group of panels. */
 static void run_piece(const cpu_product *p, const plan *q, const block *b, int64_t piece,
                       float *scratch)
 {
-    int64_t row = piece / q->n_groups * q->height, rows = yk_min(q->height, p->m - row);
+    int64_t top = piece / q->n_groups * q->height, rows = yk_min(q->height, b->rows - top);
     int64_t n_panels = yk_div_up(b->cols, GEMM_COLS), i = piece % q->n_groups * q->per_group;
     int64_t end = yk_min(i + q->per_group, n_panels), a_row;
-    if (i >= end) return;
+    if (i >= end || rows <= 0) return;
     float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
-    const float *a = left_rows(p, b, row, rows, scratch, &a_row);
+    const float *a = left_rows(p, b, b->row + top, rows, scratch, &a_row);
     for (int64_t r = 0; r < rows; r += GEMM_ROWS)
         for (int64_t j = i; j < end; j++) {
             int64_t col = j * GEMM_COLS, cols = yk_min(GEMM_COLS, b->cols - col);
-            int64_t n = yk_min(GEMM_ROWS, rows - r);
-            float *c = b->sums ? b->sums + (row + r) * q->width + col : tile;
+            int64_t row = b->row + top + r, n = yk_min(GEMM_ROWS, rows - r);
+            float *c = b->sums ? b->sums + (top + r) * q->width + col : tile;
             int64_t c_row = b->sums ? q->width : GEMM_COLS;
-            if (b->ends) fetch(p, row + r, b->col + col, n, cols);
+            if (b->ends) fetch(p, row, b->col + col, n, cols);
             yk_cpu_gemm_tile((int)yk_round_up(n, GEMM_UNIT), b->depth, a + r * a_row, a_row, 1,
                              b->panels + col * b->depth, GEMM_COLS, c, c_row, !b->begins);
-            if (b->ends) p->finish(p->args, c, c_row, row + r, b->col + col, n, cols);
+            if (b->ends) p->finish(p->args, c, c_row, row, b->col + col, n, cols);
         }
+}
+
+/* Block number n of the plan: k fastest, then columns, then bands of rows. */
+static block block_at(const cpu_product *p, const plan *q, int64_t n, float *ws)
+{
+    int64_t at = n % q->n_depths, width = n / q->n_depths % q->n_widths;
+    block b = {.row = n / q->n_depths / q->n_widths * q->band,
+               .col = width * q->width,
+               .first = at * q->depth,
+               .begins = at == 0,
+               .ends = at == q->n_depths - 1,
+               .panels = ws};
+    b.rows = yk_min(q->band, p->m - b.row);
+    b.cols = yk_min(q->width, p->n - b.col);
+    b.depth = yk_min(q->depth, p->k - b.first);
+    if (q->n_depths > 1) b.sums = ws + panel_floats(q);
+    return b;
 }
 
 void yk_cpu_product_run(const yk_stream *s, const cpu_product *p, void *ws)
 {
     plan q = make_plan(p->m, p->n, p->k);
-    int64_t n_pieces = q.n_heights * q.n_groups, n_blocks = q.n_widths * q.n_depths;
+    int64_t n_pieces = q.n_heights * q.n_groups, n_blocks = q.n_bands * q.n_widths * q.n_depths;
 #pragma omp parallel num_threads(cpu_threads(s, n_pieces))
     for (int64_t n = 0; n < n_blocks; n++) {
-        int64_t at = n % q.n_depths;
-        block b = {.col = n / q.n_depths * q.width, .first = at * q.depth, .panels = ws};
-        b.cols = yk_min(q.width, p->n - b.col);
-        b.depth = yk_min(q.depth, p->k - b.first);
-        b.begins = at == 0;
-        b.ends = at == q.n_depths - 1;
-        b.sums = q.n_depths > 1 ? b.panels + panel_floats(&q) : NULL;
+        block b = block_at(p, &q, n, ws);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < yk_div_up(b.cols, GEMM_COLS); i++) pack_panel(p, &b, i);
 #pragma omp for schedule(dynamic)
