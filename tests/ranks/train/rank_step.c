@@ -283,7 +283,22 @@ static void all_skip_together(yk_world *world, const char *dir, int zero, const 
     part_close(&p);
 }
 
-/* Sums over ranks are done beside the backward pass: those of the upper half of a model before it ends. */
+/* Sums over ranks are done beside the backward pass: those of the upper half of a model before it ends. A
+ * sum that only begins when the pass is over never is, whatever the machine; one beside the pass may be late
+ * in a step where others have the cores. So it is asked for in three steps of at most sixty. */
+#define OVERLAPS    3
+#define OVERLAP_MAX 60
+
+static bool sums_end_first(by_hand *h)
+{
+    int last = yk_model_n_units(h->p->engine->model) - 1;
+    step_by_hand(h);
+    REQUIRE(h->p->world, yk_stream_synchronize(h->p->engine->ranks.groups.reduce) == YK_OK);
+    for (int u = last; u > last / 2; u--)
+        if (h->times[u] >= h->end_s) return false;
+    return true;
+}
+
 static void sums_end_before_the_backward_pass(yk_world *world, const char *dir, int zero)
 {
     part p;
@@ -297,16 +312,18 @@ static void sums_end_before_the_backward_pass(yk_world *world, const char *dir, 
                                NULL},
               NULL);
     by_hand h = {.p = &p, .unit = -1, .times = times};
+    int last = yk_model_n_units(p.engine->model) - 1, seen = 0;
+    int64_t fewest = 0; /* steps in which it was seen, on the rank with the fewest */
     step_by_hand(&h);
-    step_by_hand(&h);
-    REQUIRE(world, yk_stream_synchronize(p.engine->ranks.groups.reduce) == YK_OK);
-    int last = yk_model_n_units(p.engine->model) - 1;
-    part_about(
-        "overlap, %s: the backward pass ends %.1f ms after the head's sum, %.1f after a middle "
-        "block's",
-        zeros[zero], 1e3 * (h.end_s - times[last]), 1e3 * (h.end_s - times[last / 2]));
-    REQUIRE(world, times[last] < h.end_s);
-    REQUIRE(world, times[last / 2 + 1] < h.end_s);
+    for (int i = 0; i < OVERLAP_MAX && fewest < OVERLAPS; i++) {
+        seen += sums_end_first(&h);
+        REQUIRE(world, yk_world_min(world, seen, &fewest) == YK_OK);
+        part_about("overlap, %s: seen in %d of %d steps; in the last one the backward pass ends "
+                   "%.1f ms after the head's sum, %.1f after a middle block's",
+                   zeros[zero], seen, i + 1, 1e3 * (h.end_s - times[last]),
+                   1e3 * (h.end_s - times[last / 2 + 1]));
+    }
+    REQUIRE(world, seen >= OVERLAPS);
     part_close(&p);
 }
 
