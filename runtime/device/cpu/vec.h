@@ -23,6 +23,9 @@
 
 #include "runtime/base/dtype.h"
 
+/* Every function here is inlined, so how a vector would be passed to a call is moot. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+
 #define VEC_LANES  16
 #define VEC_INLINE static inline __attribute__((always_inline))
 
