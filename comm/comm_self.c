@@ -3,8 +3,8 @@
  * No wire is crossed, so nothing is rounded to a wire format.
  */
 #include "comm/backend.h"
-#include "comm/wire.h"
 #include "runtime/device/ops.h"
+#include "runtime/device/wire.h"
 
 static yk_status self_all_gather(yk_comm *c, void *full, const void *shard, int64_t bytes,
                                  yk_stream *stream)

@@ -14,8 +14,8 @@
  * the front because the wire is no wider. The own part is packed aside: its place receives the result.
  */
 #include "comm/mpi_group.h"
-#include "comm/wire.h"
 #include "runtime/base/arith.h"
+#include "runtime/device/wire.h"
 
 typedef struct exact {
     yk_comm *comm;

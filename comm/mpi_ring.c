@@ -4,7 +4,7 @@
  * chooses the way and the order.
  */
 #include "comm/mpi_group.h"
-#include "comm/wire.h"
+#include "runtime/device/wire.h"
 
 static void add(void *in, void *inout, int n, yk_dtype wire)
 {

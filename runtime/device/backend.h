@@ -11,6 +11,7 @@
 #define YK_RUNTIME_DEVICE_BACKEND_H
 
 #include "runtime/device/ops.h"
+#include "runtime/device/ops_wire.h"
 
 typedef struct yk_workspaces {
     int64_t (*embed_backward)(const yk_embed_backward_args *a);
@@ -71,6 +72,10 @@ typedef struct yk_backend {
     yk_status (*cast)(yk_stream *s, const yk_cast_args *a);
     yk_status (*copy)(yk_stream *s, void *dst, const void *src, int64_t bytes, yk_copy_kind kind);
     yk_status (*zero)(yk_stream *s, void *dst, int64_t bytes);
+    yk_status (*greatest)(yk_stream *s, const yk_greatest_args *a);
+    yk_status (*pack)(yk_stream *s, const yk_pack_args *a);
+    yk_status (*sum_parts)(yk_stream *s, const yk_sum_parts_args *a);
+    yk_status (*sum_values)(yk_stream *s, const yk_sum_values_args *a);
 } yk_backend;
 
 /* The common head of every backend's device; `state` is the backend's own. */

@@ -115,6 +115,10 @@ static const yk_backend backend = {
     .cast = yk_cpu_cast,
     .copy = yk_cpu_stream_copy,
     .zero = yk_cpu_stream_zero,
+    .greatest = yk_cpu_greatest,
+    .pack = yk_cpu_pack,
+    .sum_parts = yk_cpu_sum_parts,
+    .sum_values = yk_cpu_sum_values,
 };
 
 /* The processor's name as Linux gives it, or "cpu". */

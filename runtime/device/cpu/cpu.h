@@ -88,6 +88,10 @@ yk_status yk_cpu_adamw(yk_stream *s, const yk_adamw_args *a);
 yk_status yk_cpu_cast(yk_stream *s, const yk_cast_args *a);
 yk_status yk_cpu_copy(yk_stream *s, void *dst, const void *src, int64_t bytes, yk_copy_kind kind);
 yk_status yk_cpu_zero(yk_stream *s, void *dst, int64_t bytes);
+yk_status yk_cpu_greatest(yk_stream *s, const yk_greatest_args *a);
+yk_status yk_cpu_pack(yk_stream *s, const yk_pack_args *a);
+yk_status yk_cpu_sum_parts(yk_stream *s, const yk_sum_parts_args *a);
+yk_status yk_cpu_sum_values(yk_stream *s, const yk_sum_values_args *a);
 
 /* Bytes of workspace, as in backend.h; each beside its operation. */
 int64_t yk_cpu_embed_backward_bytes(const yk_embed_backward_args *a);

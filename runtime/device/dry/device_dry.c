@@ -250,6 +250,10 @@ CHARGED_WITH_WORKSPACE(loss_sum)
 CHARGED_WITH_WORKSPACE(sum_squares)
 CHARGED(adamw)
 CHARGED(cast)
+CHARGED(greatest)
+CHARGED(pack)
+CHARGED(sum_parts)
+CHARGED(sum_values)
 
 static yk_status dry_step_begin(yk_stream *s, const yk_step_begin_args *a)
 {
@@ -316,4 +320,8 @@ static const yk_backend dry_backend = {
     .cast = dry_cast,
     .copy = dry_copy,
     .zero = dry_zero,
+    .greatest = dry_greatest,
+    .pack = dry_pack,
+    .sum_parts = dry_sum_parts,
+    .sum_values = dry_sum_values,
 };

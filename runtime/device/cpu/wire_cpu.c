@@ -1,10 +1,10 @@
-/* comm/wire.c - the loops behind wire.h.
+/* runtime/device/cpu/wire_cpu.c - the loops behind wire.h.
  *
  * Each reads and writes an element once, so they run at the speed of memory: packing fp32 to 16 bits
  * moves 6 bytes an element, adding N parts of 16 bits 2 N + 2. Sums are formed a block at a time, so
  * that the block stays in the nearest cache whatever the number of parts.
  */
-#include "comm/wire.h"
+#include "runtime/device/wire.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
-/* comm/wire.h - what gradients travel as: packing, unpacking and adding in host memory; included by
- * comm/ alone.
+/* runtime/device/wire.h - what gradients travel as: packing, unpacking and adding in host memory, on
+ * the calling thread. The same as operations of a stream, in a device's memory: ops_wire.h.
  *
  * Formats.  fp32, bf16 and fp16. fp16 values are multiplied by a power of two that all ranks agreed
  *           on, from the greatest finite gradient of any of them: so near to the top of the format
@@ -7,10 +7,9 @@
  * Finite    stays finite: bf16, whose rounding could reach infinity, stops at its greatest number.
  *           Infinities and NaNs stay what they are.
  * In place. A buffer may be packed into itself, where the wire is no wider, and unpacked likewise.
- * Threads.  All on the calling thread.
  */
-#ifndef YK_COMM_WIRE_H
-#define YK_COMM_WIRE_H
+#ifndef YK_RUNTIME_DEVICE_WIRE_H
+#define YK_RUNTIME_DEVICE_WIRE_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,5 @@
-/* tests/comm/test_wire.c - packing, unpacking and adding, against the conversions of one value. */
+/* tests/runtime/device/test_wire.c - packing, unpacking and adding in host memory, against the
+ * conversions of one value. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/wire.h"
 #include "runtime/base/arith.h"
+#include "runtime/device/wire.h"
 
 #define N_HALVES 65536
 
