@@ -13,6 +13,12 @@
 #include "runtime/device/ops.h"
 #include "runtime/device/ops_wire.h"
 
+/* A place in time on a stream. */
+typedef union yk_mark {
+    double at_s; /* on the stream's clock */
+    void *event; /* of a device that has its own clock; made by the first mark */
+} yk_mark;
+
 typedef struct yk_workspaces {
     int64_t (*embed_backward)(const yk_embed_backward_args *a);
     int64_t (*norm_backward)(const yk_norm_backward_args *a);
@@ -46,6 +52,14 @@ typedef struct yk_backend {
     yk_status (*event_record)(yk_event *e, yk_stream *s);
     yk_status (*event_wait)(yk_event *e, yk_stream *s);
     yk_status (*event_synchronize)(yk_event *e);
+
+    /* For a recorder: let `m` be the stream's present end; once the stream has passed both, seconds
+     * from one mark to another (NULL: the difference of at_s); release what a mark has (NULL:
+     * nothing); name what follows, for a profiler (NULL: there is none). */
+    yk_status (*mark)(yk_stream *s, yk_mark *m);
+    yk_status (*mark_read)(yk_device *d, const yk_mark *from, const yk_mark *to, double *s_out);
+    void (*mark_destroy)(yk_device *d, yk_mark *m);
+    void (*set_part)(yk_device *d, const char *part);
 
     /* `ws` is workspace of the size that `workspaces` states; NULL when that is none. */
     yk_status (*embed_forward)(yk_stream *s, const yk_embed_forward_args *a);
@@ -84,6 +98,7 @@ struct yk_device {
     const yk_workspaces *workspaces;
     yk_device_spec spec;
     yk_device_kind kind;
+    struct yk_recorder *recorder; /* the one that runs, or NULL */
     void *state;
 };
 

@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "runtime/device/backend.h"
+#include "runtime/device/recorder.h"
 
 static inline bool is_float(yk_dtype t)
 {
@@ -55,5 +56,18 @@ yk_status yk_stream_take_workspace(yk_stream *stream, const char *op, int64_t by
     void *ws = NULL;                                                                               \
     if ((stream)->device->workspaces->member)                                                      \
     YK_TRY(yk_stream_take_workspace(stream, __func__, (stream)->device->workspaces->member(a), &ws))
+
+/* Return what the backend's `op` says to the arguments that follow `cost`, which is looked at only
+ * while a recorder runs. */
+#define ENQUEUE(on, op, cost, ...)                                                                 \
+    do {                                                                                           \
+        const yk_backend *backend_ = (on)->device->backend;                                        \
+        if (!(on)->device->recorder) return backend_->op((on), __VA_ARGS__);                       \
+        yk_cost cost_ = (cost);                                                                    \
+        int span_ = yk_span_begin((on), #op, cost_.bytes, cost_.flops);                            \
+        yk_status status_ = backend_->op((on), __VA_ARGS__);                                       \
+        yk_span_end((on), span_);                                                                  \
+        return status_;                                                                            \
+    } while (0)
 
 #endif

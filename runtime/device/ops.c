@@ -18,7 +18,7 @@ yk_status yk_embed_forward(yk_stream *stream, const yk_embed_forward_args *a)
     REQUIRE(a->y && a->wte && a->tokens);
     REQUIRE(!a->wpe || (a->positions && a->max_positions > 0));
     REQUIRE_OFFERED(stream, embed_forward);
-    return stream->device->backend->embed_forward(stream, a);
+    ENQUEUE(stream, embed_forward, yk_embed_forward_cost(a), a);
 }
 
 yk_status yk_embed_backward(yk_stream *stream, const yk_embed_backward_args *a)
@@ -38,7 +38,7 @@ yk_status yk_embed_backward(yk_stream *stream, const yk_embed_backward_args *a)
     REQUIRE(!a->dwpe || a->positions);
     REQUIRE_OFFERED(stream, embed_backward);
     TAKE_WORKSPACE(stream, embed_backward, a);
-    return stream->device->backend->embed_backward(stream, a, ws);
+    ENQUEUE(stream, embed_backward, yk_embed_backward_cost(a), a, ws);
 }
 
 /* ---- norm --------------------------------------------------------------------------------- */
@@ -52,7 +52,7 @@ yk_status yk_norm_forward(yk_stream *stream, const yk_norm_forward_args *a)
     REQUIRE(a->y && a->rstd && a->x && a->weight);
     REQUIRE(a->kind == YK_NORM_RMS || (a->mean && a->bias));
     REQUIRE_OFFERED(stream, norm_forward);
-    return stream->device->backend->norm_forward(stream, a);
+    ENQUEUE(stream, norm_forward, yk_norm_forward_cost(a), a);
 }
 
 yk_status yk_norm_backward(yk_stream *stream, const yk_norm_backward_args *a)
@@ -71,7 +71,7 @@ yk_status yk_norm_backward(yk_stream *stream, const yk_norm_backward_args *a)
     REQUIRE(a->dx && a->dy && a->x && a->weight && a->rstd && (!layer || a->mean));
     REQUIRE_OFFERED(stream, norm_backward);
     TAKE_WORKSPACE(stream, norm_backward, a);
-    return stream->device->backend->norm_backward(stream, a, ws);
+    ENQUEUE(stream, norm_backward, yk_norm_backward_cost(a), a, ws);
 }
 
 /* ---- linear ------------------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ yk_status yk_linear_forward(yk_stream *stream, const yk_linear_forward_args *a)
     REQUIRE(a->y && a->x && a->w);
     REQUIRE_OFFERED(stream, linear_forward);
     TAKE_WORKSPACE(stream, linear_forward, a);
-    return stream->device->backend->linear_forward(stream, a, ws);
+    ENQUEUE(stream, linear_forward, yk_linear_forward_cost(a), a, ws);
 }
 
 yk_status yk_linear_backward_input(yk_stream *stream, const yk_linear_backward_input_args *a)
@@ -98,7 +98,7 @@ yk_status yk_linear_backward_input(yk_stream *stream, const yk_linear_backward_i
     REQUIRE(a->dx && a->dy && a->w);
     REQUIRE_OFFERED(stream, linear_backward_input);
     TAKE_WORKSPACE(stream, linear_backward_input, a);
-    return stream->device->backend->linear_backward_input(stream, a, ws);
+    ENQUEUE(stream, linear_backward_input, yk_linear_backward_input_cost(a), a, ws);
 }
 
 yk_status yk_linear_backward_weight(yk_stream *stream, const yk_linear_backward_weight_args *a)
@@ -115,7 +115,7 @@ yk_status yk_linear_backward_weight(yk_stream *stream, const yk_linear_backward_
     REQUIRE(a->x && a->dy);
     REQUIRE_OFFERED(stream, linear_backward_weight);
     TAKE_WORKSPACE(stream, linear_backward_weight, a);
-    return stream->device->backend->linear_backward_weight(stream, a, ws);
+    ENQUEUE(stream, linear_backward_weight, yk_linear_backward_weight_cost(a), a, ws);
 }
 
 /* ---- rotary positions --------------------------------------------------------------------- */
@@ -128,7 +128,7 @@ yk_status yk_rope(yk_stream *stream, const yk_rope_args *a)
     if (a->rows == 0) return YK_OK;
     REQUIRE(a->qkv && a->cos && a->sin && a->positions);
     REQUIRE_OFFERED(stream, rope);
-    return stream->device->backend->rope(stream, a);
+    ENQUEUE(stream, rope, yk_rope_cost(a), a);
 }
 
 /* ---- attention ---------------------------------------------------------------------------- */
@@ -142,7 +142,7 @@ yk_status yk_attention_forward(yk_stream *stream, const yk_attention_forward_arg
     REQUIRE(a->y && a->lse && a->qkv);
     REQUIRE_OFFERED(stream, attention_forward);
     TAKE_WORKSPACE(stream, attention_forward, a);
-    return stream->device->backend->attention_forward(stream, a, ws);
+    ENQUEUE(stream, attention_forward, yk_attention_forward_cost(a), a, ws);
 }
 
 yk_status yk_attention_backward(yk_stream *stream, const yk_attention_backward_args *a)
@@ -154,7 +154,7 @@ yk_status yk_attention_backward(yk_stream *stream, const yk_attention_backward_a
     REQUIRE(a->dqkv && a->dy && a->y && a->lse && a->qkv);
     REQUIRE_OFFERED(stream, attention_backward);
     TAKE_WORKSPACE(stream, attention_backward, a);
-    return stream->device->backend->attention_backward(stream, a, ws);
+    ENQUEUE(stream, attention_backward, yk_attention_backward_cost(a), a, ws);
 }
 
 yk_status yk_attention_cached(yk_stream *stream, const yk_attention_cached_args *a)
@@ -167,7 +167,7 @@ yk_status yk_attention_cached(yk_stream *stream, const yk_attention_cached_args 
     REQUIRE(a->y && a->k_cache && a->v_cache && a->qkv);
     REQUIRE_OFFERED(stream, attention_cached);
     TAKE_WORKSPACE(stream, attention_cached, a);
-    return stream->device->backend->attention_cached(stream, a, ws);
+    ENQUEUE(stream, attention_cached, yk_attention_cached_cost(a), a, ws);
 }
 
 /* ---- activations -------------------------------------------------------------------------- */
@@ -179,7 +179,7 @@ yk_status yk_swiglu_forward(yk_stream *stream, const yk_swiglu_forward_args *a)
     if (a->rows == 0) return YK_OK;
     REQUIRE(a->y && a->gate_up);
     REQUIRE_OFFERED(stream, swiglu_forward);
-    return stream->device->backend->swiglu_forward(stream, a);
+    ENQUEUE(stream, swiglu_forward, yk_swiglu_forward_cost(a), a);
 }
 
 yk_status yk_swiglu_backward(yk_stream *stream, const yk_swiglu_backward_args *a)
@@ -189,7 +189,7 @@ yk_status yk_swiglu_backward(yk_stream *stream, const yk_swiglu_backward_args *a
     if (a->rows == 0) return YK_OK;
     REQUIRE(a->dgate_up && a->dy && a->gate_up);
     REQUIRE_OFFERED(stream, swiglu_backward);
-    return stream->device->backend->swiglu_backward(stream, a);
+    ENQUEUE(stream, swiglu_backward, yk_swiglu_backward_cost(a), a);
 }
 
 /* ---- loss --------------------------------------------------------------------------------- */
@@ -202,7 +202,7 @@ yk_status yk_cross_entropy(yk_stream *stream, const yk_cross_entropy_args *a)
     if (a->rows == 0) return YK_OK;
     REQUIRE(a->losses && a->logits && a->targets);
     REQUIRE_OFFERED(stream, cross_entropy);
-    return stream->device->backend->cross_entropy(stream, a);
+    ENQUEUE(stream, cross_entropy, yk_cross_entropy_cost(a), a);
 }
 
 yk_status yk_loss_sum(yk_stream *stream, const yk_loss_sum_args *a)
@@ -212,5 +212,5 @@ yk_status yk_loss_sum(yk_stream *stream, const yk_loss_sum_args *a)
     REQUIRE(a->values && a->losses && a->targets);
     REQUIRE_OFFERED(stream, loss_sum);
     TAKE_WORKSPACE(stream, loss_sum, a);
-    return stream->device->backend->loss_sum(stream, a, ws);
+    ENQUEUE(stream, loss_sum, yk_loss_sum_cost(a), a, ws);
 }

@@ -4,13 +4,18 @@
  */
 #include "runtime/device/dispatch.h"
 
+static yk_cost moved(double bytes)
+{
+    return (yk_cost){.kind = YK_COST_MEMORY, .bytes = bytes};
+}
+
 /* ---- the optimiser's step ----------------------------------------------------------------- */
 
 yk_status yk_step_begin(yk_stream *stream, const yk_step_begin_args *a)
 {
     REQUIRE(a->values);
     REQUIRE_OFFERED(stream, step_begin);
-    return stream->device->backend->step_begin(stream, a);
+    ENQUEUE(stream, step_begin, moved(sizeof *a->values), a);
 }
 
 yk_status yk_sum_squares(yk_stream *stream, const yk_sum_squares_args *a)
@@ -21,7 +26,7 @@ yk_status yk_sum_squares(yk_stream *stream, const yk_sum_squares_args *a)
     REQUIRE(a->values && a->x);
     REQUIRE_OFFERED(stream, sum_squares);
     TAKE_WORKSPACE(stream, sum_squares, a);
-    return stream->device->backend->sum_squares(stream, a, ws);
+    ENQUEUE(stream, sum_squares, yk_sum_squares_cost(a), a, ws);
 }
 
 static bool is_decay_rate(float beta)
@@ -37,7 +42,7 @@ yk_status yk_step_finish(yk_stream *stream, const yk_step_finish_args *a)
     REQUIRE(!a->dynamic_scale || a->growth_interval > 0);
     REQUIRE(!a->dynamic_scale || (a->scale_floor > 0 && a->scale_ceiling >= a->scale_floor));
     REQUIRE_OFFERED(stream, step_finish);
-    return stream->device->backend->step_finish(stream, a);
+    ENQUEUE(stream, step_finish, moved(2 * sizeof *a->values), a);
 }
 
 yk_status yk_adamw(yk_stream *stream, const yk_adamw_args *a)
@@ -48,7 +53,7 @@ yk_status yk_adamw(yk_stream *stream, const yk_adamw_args *a)
     if (a->n == 0) return YK_OK;
     REQUIRE(a->master && a->m && a->v && a->grad && a->values);
     REQUIRE_OFFERED(stream, adamw);
-    return stream->device->backend->adamw(stream, a);
+    ENQUEUE(stream, adamw, yk_adamw_cost(a), a);
 }
 
 /* ---- moving ------------------------------------------------------------------------------- */
@@ -60,7 +65,7 @@ yk_status yk_cast(yk_stream *stream, const yk_cast_args *a)
     if (a->n == 0) return YK_OK;
     REQUIRE(a->dst && a->src);
     REQUIRE_OFFERED(stream, cast);
-    return stream->device->backend->cast(stream, a);
+    ENQUEUE(stream, cast, yk_cast_cost(a), a);
 }
 
 yk_status yk_copy(yk_stream *stream, void *dst, const void *src, int64_t bytes, yk_copy_kind kind)
@@ -71,7 +76,8 @@ yk_status yk_copy(yk_stream *stream, void *dst, const void *src, int64_t bytes, 
     if (bytes == 0) return YK_OK;
     REQUIRE(dst && src);
     REQUIRE_IN_TABLE(stream, copy);
-    return stream->device->backend->copy(stream, dst, src, bytes, kind);
+    ENQUEUE(stream, copy, moved((kind == YK_COPY_DEVICE ? 2 : 1) * (double)bytes), dst, src, bytes,
+            kind);
 }
 
 yk_status yk_zero(yk_stream *stream, void *dst, int64_t bytes)
@@ -80,5 +86,5 @@ yk_status yk_zero(yk_stream *stream, void *dst, int64_t bytes)
     if (bytes == 0) return YK_OK;
     REQUIRE(dst);
     REQUIRE_IN_TABLE(stream, zero);
-    return stream->device->backend->zero(stream, dst, bytes);
+    ENQUEUE(stream, zero, moved((double)bytes), dst, bytes);
 }

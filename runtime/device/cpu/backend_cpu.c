@@ -93,6 +93,7 @@ static const yk_backend backend = {
     .event_record = yk_cpu_event_record,
     .event_wait = yk_cpu_event_wait,
     .event_synchronize = yk_cpu_event_synchronize,
+    .mark = yk_cpu_mark,
     .embed_forward = yk_cpu_embed_forward,
     .embed_backward = yk_cpu_embed_backward,
     .norm_forward = yk_cpu_norm_forward,

@@ -63,6 +63,7 @@ void yk_cpu_event_destroy(yk_event *e);
 yk_status yk_cpu_event_record(yk_event *e, yk_stream *s);
 yk_status yk_cpu_event_wait(yk_event *e, yk_stream *s);
 yk_status yk_cpu_event_synchronize(yk_event *e);
+yk_status yk_cpu_mark(yk_stream *s, yk_mark *m);
 
 yk_status yk_cpu_embed_forward(yk_stream *s, const yk_embed_forward_args *a);
 yk_status yk_cpu_embed_backward(yk_stream *s, const yk_embed_backward_args *a, void *ws);

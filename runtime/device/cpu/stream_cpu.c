@@ -80,6 +80,22 @@ yk_status yk_cpu_stream_run(yk_stream *s, yk_stream_fn fn, const void *context, 
     return fn(copy);
 }
 
+/* ---- marks -------------------------------------------------------------------------------- */
+
+static yk_status look_at_clock(void *context)
+{
+    yk_mark *const *m = context;
+    (*m)->at_s = yk_clock_s();
+    return YK_OK;
+}
+
+/* On a transfer stream its thread looks at the clock when it comes to the mark. */
+yk_status yk_cpu_mark(yk_stream *s, yk_mark *m)
+{
+    if (queue_of(s)) return yk_cpu_queue_push(queue_of(s), look_at_clock, &m, sizeof m);
+    return look_at_clock(&m);
+}
+
 /* ---- copies inside a transfer stream: on its thread alone --------------------------------- */
 
 typedef struct move {

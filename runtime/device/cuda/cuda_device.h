@@ -20,6 +20,7 @@ typedef struct yk_cuda_state {
     int index;            /* CUDA's number of the GPU */
     int shared_bytes_max; /* shared memory that one block may have */
     bool tf32;            /* fp32 products may round their inputs to TF32 */
+    bool in_part;         /* a range of NVTX is open */
     atomic_int failure;   /* yk_status of the first host function that failed: sticky */
     cublasLtHandle_t lt;
     yk_cuda_products *products;
@@ -70,6 +71,12 @@ void yk_cuda_event_destroy(yk_event *e);
 yk_status yk_cuda_event_record(yk_event *e, yk_stream *s);
 yk_status yk_cuda_event_wait(yk_event *e, yk_stream *s);
 yk_status yk_cuda_event_synchronize(yk_event *e);
+
+/* mark_cuda.c: places in time, and names for a profiler. */
+yk_status yk_cuda_mark(yk_stream *s, yk_mark *m);
+yk_status yk_cuda_mark_read(yk_device *d, const yk_mark *from, const yk_mark *to, double *s_out);
+void yk_cuda_mark_destroy(yk_device *d, yk_mark *m);
+void yk_cuda_set_part(yk_device *d, const char *part);
 
 /* Make the device current for the calling thread, since threads other than the
  * opener enqueue too. Returns the failure of a host function, if there was one:

@@ -179,6 +179,15 @@ static yk_status dry_event_synchronize(yk_event *e)
     return YK_OK;
 }
 
+/* What is issued now starts when its stream is free and the host has come to it. */
+static yk_status dry_mark(yk_stream *s, yk_mark *m)
+{
+    const dry_device *device = s->device->state;
+    double now_s = dry_stream_now(s);
+    m->at_s = now_s < device->host_s ? device->host_s : now_s;
+    return YK_OK;
+}
+
 /* ---- operations --------------------------------------------------------------------------- */
 
 /* Put an operation of `work_s` seconds on the stream's clock and count it. */
@@ -298,6 +307,7 @@ static const yk_backend dry_backend = {
     .event_record = dry_event_record,
     .event_wait = dry_event_wait,
     .event_synchronize = dry_event_synchronize,
+    .mark = dry_mark,
     .embed_forward = dry_embed_forward,
     .embed_backward = dry_embed_backward,
     .norm_forward = dry_norm_forward,
