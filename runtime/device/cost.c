@@ -178,7 +178,8 @@ yk_cost yk_sum_squares_cost(const yk_sum_squares_args *a)
 /* master, m and v are read and written; the gradient is read; the parameter is written. */
 yk_cost yk_adamw_cost(const yk_adamw_args *a)
 {
-    return memory_cost(a->dtype, bytes_of(YK_F32, 6 * a->n) + bytes_of(a->grad_dtype, a->n) +
+    double states = bytes_of(a->master_dtype, 2 * a->n) + bytes_of(a->moments_dtype, 4 * a->n);
+    return memory_cost(a->dtype, states + bytes_of(a->grad_dtype, a->n) +
                                      (a->param ? bytes_of(a->dtype, a->n) : 0));
 }
 

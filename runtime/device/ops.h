@@ -275,18 +275,24 @@ typedef struct yk_step_finish_args {
 yk_status yk_step_finish(yk_stream *stream, const yk_step_finish_args *a);
 
 /* One AdamW update of n elements; nothing when values->skip. Loshchilov and Hutter 2019, algorithm
- * 2, with decoupled decay lr * weight_decay: g = grad * grad_scale;  m += (1 - beta1)(g - m);  v +=
- * (1 - beta2)(g*g - v) p -= lr * (m / correction1 / (sqrt(v / correction2) + eps) + weight_decay *
- * p) computed in fp32 on `master`, whose rounded copy goes to `param`. */
+ * 2, with decoupled decay lr * weight_decay:
+ *     g = grad * grad_scale;  m += (1 - beta1)(g - m);  v += (1 - beta2)(g*g - v)
+ *     p -= lr * (m / correction1 / (sqrt(v / correction2) + eps) + weight_decay * p)
+ * computed in fp32. What is kept in bf16 is rounded stochastically, by runtime/device/random.h, from
+ * the bits that belong to (key, values->adam_steps, first + i): up or down with the chance that makes
+ * the mean right. `param` is the master weight as kept, rounded to nearest. */
 typedef struct yk_adamw_args {
     void *param;                  /* (n) dtype; NULL when master itself is what the model reads */
-    float *master;                /* (n) fp32 */
-    float *m, *v;                 /* (n) fp32 */
+    void *master;                 /* (n) master_dtype */
+    void *m, *v;                  /* (n) moments_dtype */
     const void *grad;             /* (n) grad_dtype */
     const yk_step_values *values; /* device memory */
     int64_t n;
+    int64_t first; /* index in its tensor of element 0; a multiple of 16. For random bits alone */
+    uint64_t key;  /* of seed and tensor. For random bits alone */
     float beta1, beta2, eps, weight_decay;
     yk_dtype dtype, grad_dtype;
+    yk_dtype master_dtype, moments_dtype; /* fp32 or bf16 */
 } yk_adamw_args;
 yk_status yk_adamw(yk_stream *stream, const yk_adamw_args *a);
 

@@ -45,10 +45,18 @@ yk_status yk_step_finish(yk_stream *stream, const yk_step_finish_args *a)
     ENQUEUE(stream, step_finish, moved(2 * sizeof *a->values), a);
 }
 
+/* What master weights and moments may be kept in. */
+static bool is_state(yk_dtype t)
+{
+    return t == YK_F32 || t == YK_BF16;
+}
+
 yk_status yk_adamw(yk_stream *stream, const yk_adamw_args *a)
 {
     REQUIRE(a->n >= 0);
     REQUIRE(is_float(a->dtype) && is_float(a->grad_dtype));
+    REQUIRE(is_state(a->master_dtype) && is_state(a->moments_dtype));
+    REQUIRE(a->first >= 0 && a->first % 16 == 0);
     REQUIRE(is_decay_rate(a->beta1) && is_decay_rate(a->beta2) && a->eps >= 0);
     if (a->n == 0) return YK_OK;
     REQUIRE(a->master && a->m && a->v && a->grad && a->values);

@@ -35,6 +35,20 @@ double oracle_decode(yk_dtype t, const void *at);
  * of the smallest normal number where it is subnormal. */
 double oracle_stored_bound(yk_dtype t, double want, double bound);
 
+/* ---- random numbers ------------------------------------------------------------------------- */
+
+/* Philox4x32. */
+void oracle_philox(int n_rounds, const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* The sixteen bits that AdamW rounds each part of an element's state with. */
+typedef struct oracle_draws {
+    uint32_t master, m, v;
+} oracle_draws;
+oracle_draws oracle_adamw_draws(uint64_t key, int64_t step, int64_t index);
+
+/* The bf16 neighbour of an fp32 number that sixteen bits choose. */
+double oracle_choose_bf16(double x, uint32_t draw);
+
 /* ---- results ------------------------------------------------------------------------------ */
 
 /* How a device computes. */

@@ -238,9 +238,30 @@ static void fp32_encodes_as_the_machine_does(void **state)
     }
 }
 
+/* Of the generator's authors: Random123 1.14, kat_vectors. */
+static void philox_gives_its_authors_numbers(void **state)
+{
+    (void)state;
+    static const uint32_t ones[4] = {~0u, ~0u, ~0u, ~0u}, zeros[4] = {0};
+    static const uint32_t of_zeros_10[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+    static const uint32_t of_ones_10[4] = {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd};
+    static const uint32_t of_zeros_7[4] = {0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48};
+    static const uint32_t of_ones_7[4] = {0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662};
+    uint32_t out[4];
+    oracle_philox(10, zeros, zeros, out);
+    assert_memory_equal(out, of_zeros_10, sizeof out);
+    oracle_philox(10, ones, ones, out);
+    assert_memory_equal(out, of_ones_10, sizeof out);
+    oracle_philox(7, zeros, zeros, out);
+    assert_memory_equal(out, of_zeros_7, sizeof out);
+    oracle_philox(7, ones, ones, out);
+    assert_memory_equal(out, of_ones_7, sizeof out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(philox_gives_its_authors_numbers),
         cmocka_unit_test(gradients_agree_with_central_differences),
         cmocka_unit_test(a_cache_changes_nothing),
         cmocka_unit_test(rounding_is_to_nearest_even),

@@ -1,37 +1,89 @@
 /* runtime/device/cpu/adamw_cpu.c - one AdamW update; reads and writes every byte of the optimiser's
  * state once, which is what it costs.
  *
- * An element's bits depend on nothing but its own values, so a shard is updated as the whole would
- * be.
+ * An element's bits depend on nothing but its own values and, where its state is kept in bf16, on its
+ * own random bits; so a shard is updated as the whole would be.
  */
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/device/cpu/vec.h"
+#include "runtime/device/random.h"
 
+/* ---- random bits --------------------------------------------------------------------------- */
+
+typedef uint64_t vecq __attribute__((vector_size(64))); /* eight words, each in the lower half */
+
+/* Two words for each of sixteen elements, of neighbours in pairs. */
+typedef struct draws {
+    vecu first, second;
+} draws;
+
+VEC_INLINE draws draw(uint64_t key, uint64_t step, uint64_t index)
+{
+    const vecq pair = {0, 1, 2, 3, 4, 5, 6, 7};
+    vecq counter = pair + index / 2, low = pair - pair + 0xffffffffu;
+    vecq c0 = counter & low, c1 = counter >> 32;
+    vecq c2 = pair - pair + (step & 0xffffffffu), c3 = pair - pair + (step >> 32);
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+#pragma GCC unroll 7
+    for (int round = 0; round < YK_PHILOX_ROUNDS; round++) {
+        vecq a = c0 * YK_PHILOX_MULTIPLIER0, b = c2 * YK_PHILOX_MULTIPLIER1;
+        c0 = (b >> 32) ^ c1 ^ k0;
+        c2 = (a >> 32) ^ c3 ^ k1;
+        c1 = b & low;
+        c3 = a & low;
+        k0 += YK_PHILOX_STEP0;
+        k1 += YK_PHILOX_STEP1;
+    }
+    return (draws){(vecu)(c0 | c2 << 32), (vecu)(c1 | c3 << 32)};
+}
+
+/* The neighbour in bf16 that sixteen bits choose. */
+VEC_INLINE vecf choose(vecf x, vecu bits)
+{
+    vecu u = (vecu)x, nan = (vecu)(x != x);
+    vecu chosen = (u + bits) & 0xffff0000u;
+    return (vecf)((nan & ((u & 0xffff0000u) | 0x400000u)) | (~nan & chosen));
+}
+
+/* ---- the update ---------------------------------------------------------------------------- */
+
+/* Are master weights and moments fp32? Then nothing is drawn. */
 VEC_INLINE void update_range(const yk_adamw_args *a, int64_t begin, int64_t end, yk_dtype t,
-                             yk_dtype grad_t)
+                             yk_dtype grad_t, bool plain)
 {
     const yk_step_values s = *a->values;
     const vecf b1 = vec_set(1 - a->beta1), b2 = vec_set(1 - a->beta2), lr = vec_set(-s.lr);
     const vecf decay = vec_set(a->weight_decay);
+    const yk_dtype master_t = plain ? YK_F32 : a->master_dtype;
+    const yk_dtype moments_t = plain ? YK_F32 : a->moments_dtype;
     for (int64_t i = begin; i < end; i += VEC_LANES) {
         int64_t n = end - i;
         vecf g = vec_load_n(a->grad, i, n, grad_t) * s.grad_scale;
-        vecf p = vec_load_n(a->master, i, n, YK_F32);
-        vecf m = vec_load_n(a->m, i, n, YK_F32), v = vec_load_n(a->v, i, n, YK_F32);
+        vecf p = vec_load_n(a->master, i, n, master_t);
+        vecf m = vec_load_n(a->m, i, n, moments_t), v = vec_load_n(a->v, i, n, moments_t);
         m = vec_fma(b1, g - m, m);
         v = vec_fma(b2, vec_fma(g, g, -v), v);
         vecf step = (m / s.correction1) / (vec_sqrt(v / s.correction2) + a->eps);
         p = vec_fma(lr, vec_fma(decay, p, step), p);
-        vec_store_n(a->m, i, n, m, YK_F32);
-        vec_store_n(a->v, i, n, v, YK_F32);
-        vec_store_n(a->master, i, n, p, YK_F32);
+        if (!plain) {
+            draws r = draw(a->key, (uint64_t)s.adam_steps, (uint64_t)(a->first + i));
+            if (master_t == YK_BF16) p = choose(p, r.first >> 16);
+            if (moments_t == YK_BF16) m = choose(m, r.first & 0xffffu);
+            if (moments_t == YK_BF16) v = choose(v, r.second >> 16);
+        }
+        vec_store_n(a->m, i, n, m, moments_t);
+        vec_store_n(a->v, i, n, v, moments_t);
+        vec_store_n(a->master, i, n, p, master_t);
         if (a->param) vec_store_n(a->param, i, n, p, t);
     }
 }
 
 VEC_INLINE void update_from(const yk_adamw_args *a, int64_t begin, int64_t end, yk_dtype grad_t)
 {
-    YK_CPU_BY_DTYPE(a->dtype, update_range(a, begin, end, T, grad_t));
+    if (a->master_dtype == YK_F32 && a->moments_dtype == YK_F32)
+        YK_CPU_BY_DTYPE(a->dtype, update_range(a, begin, end, T, grad_t, true));
+    else
+        YK_CPU_BY_DTYPE(a->dtype, update_range(a, begin, end, T, grad_t, false));
 }
 
 static void update_chunk(const yk_adamw_args *a, int64_t chunk)

@@ -72,6 +72,8 @@ cudaError_t yk_cuda_loss_sum(const yk_loss_sum_args *a, cudaStream_t s);
 cudaError_t yk_cuda_step_begin(const yk_step_begin_args *a, cudaStream_t s);
 cudaError_t yk_cuda_sum_squares(const yk_sum_squares_args *a, void *ws, cudaStream_t s);
 cudaError_t yk_cuda_step_finish(const yk_step_finish_args *a, cudaStream_t s);
+
+/* adamw.cu */
 cudaError_t yk_cuda_adamw(const yk_adamw_args *a, cudaStream_t s);
 
 /* cast.cu */

@@ -1,10 +1,9 @@
 /* runtime/device/cuda/step.cu - the optimiser's step: begin, sum of squares,
- * decision, AdamW.
+ * decision.
  *
  * What happens once a step is one thread's work on yk_step_values, so that the
  * host never waits to decide. Bytes per element: sum of squares reads its
- * element; AdamW reads grad, master, m and v and writes master, m, v and param:
- * 28 with 16-bit grad and param. Squares are added in double, which is as fast
+ * element. Squares are added in double, which is as fast
  * as memory on sm_90 and half as fast on sm_89.
  */
 #include "runtime/device/cuda/kernels.cuh"
@@ -133,78 +132,4 @@ cudaError_t yk_cuda_step_finish(const yk_step_finish_args *a, cudaStream_t s)
 {
     finish_step<<<1, 1, 0, s>>>(a->values, *a);
     return cudaGetLastError();
-}
-
-/* ---- AdamW
- * --------------------------------------------------------------------------------
- */
-
-struct adamw_constants {
-    float beta1, beta2, eps, weight_decay;
-};
-
-/* V elements at i. Four are 16 bytes of each of the three fp32 arrays. */
-template <typename P, typename G, int V>
-static __device__ inline void update(P *param, float *master, float *m, float *v, const G *grad,
-                                     int64_t i, adamw_constants k, float grad_scale, float lr,
-                                     float per_correction1, float per_correction2)
-{
-    float g[V], w[V], mean[V], square[V];
-    load_floats<G, V>(grad + i, g);
-    load_f32<V>(master + i, w);
-    load_f32<V>(m + i, mean);
-    load_f32<V>(v + i, square);
-#pragma unroll
-    for (int j = 0; j < V; j++) {
-        float x = g[j] * grad_scale;
-        mean[j] += (1.0f - k.beta1) * (x - mean[j]);
-        square[j] += (1.0f - k.beta2) * (x * x - square[j]);
-        float step = mean[j] * per_correction1 / (sqrtf(square[j] * per_correction2) + k.eps);
-        w[j] -= lr * (step + k.weight_decay * w[j]);
-    }
-    store_f32<V>(master + i, w);
-    store_f32<V>(m + i, mean);
-    store_f32<V>(v + i, square);
-    if (param) store_floats<P, V>(param + i, w);
-}
-
-template <typename P, typename G, int V>
-static __global__ void __launch_bounds__(THREADS)
-    adamw_all(P *param, float *master, float *m, float *v, const G *grad,
-              const yk_step_values *values, int64_t n, adamw_constants k)
-{
-    if (values->skip) return;
-    float lr = values->lr, grad_scale = values->grad_scale;
-    float per1 = 1.0f / values->correction1, per2 = 1.0f / values->correction2;
-    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * V;
-    if (i + V <= n)
-        update<P, G, V>(param, master, m, v, grad, i, k, grad_scale, lr, per1, per2);
-    else
-        for (; i < n; i++)
-            update<P, G, 1>(param, master, m, v, grad, i, k, grad_scale, lr, per1, per2);
-}
-
-template <typename P, typename G>
-static cudaError_t launch_adamw(const yk_adamw_args *a, cudaStream_t s)
-{
-    adamw_constants k = {a->beta1, a->beta2, a->eps, a->weight_decay};
-    P *param = (P *)a->param;
-    const G *grad = (const G *)a->grad;
-    if (is_aligned(param) && is_aligned(a->master) && is_aligned(a->m) && is_aligned(a->v) &&
-        is_aligned(grad))
-        adamw_all<P, G, 4><<<(unsigned)div_up(a->n, THREADS * 4), THREADS, 0, s>>>(
-            param, a->master, a->m, a->v, grad, a->values, a->n, k);
-    else
-        adamw_all<P, G, 1><<<(unsigned)div_up(a->n, THREADS), THREADS, 0, s>>>(
-            param, a->master, a->m, a->v, grad, a->values, a->n, k);
-    return cudaGetLastError();
-}
-
-cudaError_t yk_cuda_adamw(const yk_adamw_args *a, cudaStream_t s)
-{
-    return with_type(a->dtype, [&](auto param_zero) {
-        return with_type(a->grad_dtype, [&](auto grad_zero) {
-            return launch_adamw<decltype(param_zero), decltype(grad_zero)>(a, s);
-        });
-    });
 }

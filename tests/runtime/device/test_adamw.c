@@ -4,6 +4,8 @@
  * line by line. The parameter is the master weight rounded once, to the bit.
  */
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "tests/runtime/device/op_case.h"
 
@@ -156,10 +158,246 @@ static void padding_stays_zero(void **state)
     op_expect(c, param, "param", want);
 }
 
+/* ---- states in bf16 ------------------------------------------------------------------------ */
+
+/* An update of n elements that begins at `first` of a tensor, on numbers that bf16 holds. */
+typedef struct rounded_case {
+    yk_dtype dtype, grad_dtype, master_dtype, moments_dtype;
+    bool with_param;
+    int64_t n, first, step;
+    uint64_t key;
+} rounded_case;
+
+typedef struct rounded_run {
+    op_buffer *master, *m, *v, *param;
+} rounded_run;
+
+/* Values are of the case's own seed, so that two runs of one case begin alike. */
+static rounded_run run_rounded(op_case *c, const rounded_case *r, yk_dtype master_t,
+                               yk_dtype moments_t)
+{
+    yk_step_values values = values_of_step_3;
+    uint64_t seed = c->random;
+    values.adam_steps = r->step;
+    op_case_begin(c, r->dtype, "adamw grads %s, master %s, moments %s, n=%d first=%lld param=%d",
+                  yk_dtype_name(r->grad_dtype), yk_dtype_name(master_t), yk_dtype_name(moments_t),
+                  (int)r->n, (long long)r->first, r->with_param);
+    double *start[4];
+    for (int k = 0; k < 4; k++) {
+        start[k] = op_out(c, r->n).value;
+        for (int64_t i = 0; i < r->n; i++) {
+            double x = op_random_normal(c) * (k == 1 ? 0.01 : 1);
+            start[k][i] = oracle_round(k == 3 ? r->grad_dtype : YK_BF16, k == 2 ? x * x * 1e-3 : x);
+        }
+    }
+    rounded_run o = {.master = op_given(c, OP_INOUT, master_t, r->n, start[0]),
+                     .m = op_given(c, OP_INOUT, moments_t, r->n, start[1]),
+                     .v = op_given(c, OP_INOUT, moments_t, r->n, start[2]),
+                     .param = op_output(c, r->dtype, r->n)};
+    op_buffer *grad = op_given(c, OP_INPUT, r->grad_dtype, r->n, start[3]);
+    op_buffer *step = op_step_values(c, &values);
+    OP_RUN(c, yk_adamw,
+           &((yk_adamw_args){.param = r->with_param ? o.param->data : NULL,
+                             .master = o.master->data,
+                             .m = o.m->data,
+                             .v = o.v->data,
+                             .grad = grad->data,
+                             .values = step->data,
+                             .n = r->n,
+                             .first = r->first,
+                             .key = r->key,
+                             .beta1 = 0.9f,
+                             .beta2 = 0.999f,
+                             .eps = 1e-8f,
+                             .weight_decay = 0.1f,
+                             .dtype = r->dtype,
+                             .grad_dtype = r->grad_dtype,
+                             .master_dtype = master_t,
+                             .moments_dtype = moments_t}));
+    if (master_t == YK_F32 && moments_t == YK_F32) c->random = seed;
+    return o;
+}
+
+static double *copy_of(op_case *c, const op_buffer *b)
+{
+    (void)c;
+    double *copy = calloc((size_t)b->n + 1, sizeof *copy);
+    assert_non_null(copy);
+    memcpy(copy, b->got, (size_t)b->n * sizeof *copy);
+    return copy;
+}
+
+/* The update in fp32 says what is to be rounded, the oracle's draws say how. */
+static void rounding_case(op_case *c, const rounded_case *r)
+{
+    rounded_run exact = run_rounded(c, r, YK_F32, YK_F32);
+    double *w = copy_of(c, exact.master), *m = copy_of(c, exact.m), *v = copy_of(c, exact.v);
+    rounded_run got = run_rounded(c, r, r->master_dtype, r->moments_dtype);
+    oracle_out want_w = op_out(c, r->n), want_m = op_out(c, r->n), want_v = op_out(c, r->n);
+    oracle_out want_param = op_out(c, r->n);
+    for (int64_t i = 0; i < r->n; i++) {
+        oracle_draws draws = oracle_adamw_draws(r->key, r->step, r->first + i);
+        bool w16 = r->master_dtype == YK_BF16, moments16 = r->moments_dtype == YK_BF16;
+        want_w.value[i] = w16 ? oracle_choose_bf16(w[i], draws.master) : w[i];
+        want_m.value[i] = moments16 ? oracle_choose_bf16(m[i], draws.m) : m[i];
+        want_v.value[i] = moments16 ? oracle_choose_bf16(v[i], draws.v) : v[i];
+        want_param.value[i] = r->with_param ? want_w.value[i] : (double)NAN;
+    }
+    op_expect(c, got.master, "master", want_w);
+    op_expect(c, got.m, "m", want_m);
+    op_expect(c, got.v, "v", want_v);
+    op_expect(c, got.param, "param", want_param);
+    free(w);
+    free(m);
+    free(v);
+}
+
+static void states_in_bf16_are_rounded_as_their_own_bits_say(void **state)
+{
+    op_case *c = *state;
+    static const int64_t sizes[] = {1, 15, 16, 129, 4099, 70001};
+    static const int64_t firsts[] = {0, 128, INT64_C(1) << 33};
+    for (int way = 1; way < 4; way++)
+        for (int t = 0; t < 3; t++)
+            for (int i = 0; i < 6; i++)
+                rounding_case(c, &(rounded_case){.dtype = op_dtypes[t],
+                                                 .grad_dtype = i % 2 ? YK_F32 : op_dtypes[t],
+                                                 .master_dtype = way & 1 ? YK_BF16 : YK_F32,
+                                                 .moments_dtype = way & 2 ? YK_BF16 : YK_F32,
+                                                 .with_param = i % 3 > 0,
+                                                 .n = sizes[i],
+                                                 .first = firsts[i % 3],
+                                                 .step = 1 + op_random_below(c, INT64_C(1) << 40),
+                                                 .key = op_random(c)});
+}
+
+/* Every element begins alike, so that what fp32 makes of them lies at one place between two numbers
+ * of bf16: the share that goes up must be that place's, and the parts of an element must not go
+ * together. Six standard deviations. */
+static void rounding_has_the_right_mean(void **state)
+{
+    op_case *c = *state;
+    enum { N = 1 << 20 };
+    yk_step_values values = values_of_step_3;
+    op_case_begin(c, YK_BF16, "adamw mean of rounding");
+    double *w = op_out(c, N).value, *m = op_out(c, N).value, *v = op_out(c, N).value;
+    double *g = op_out(c, N).value;
+    for (int i = 0; i < N; i++) w[i] = 1.25, m[i] = 0.015625, v[i] = 0.0009765625, g[i] = 0.75;
+    op_buffer *master = op_given(c, OP_INOUT, YK_BF16, N, w),
+              *mean = op_given(c, OP_INOUT, YK_BF16, N, m);
+    op_buffer *square = op_given(c, OP_INOUT, YK_BF16, N, v),
+              *grad = op_given(c, OP_INPUT, YK_BF16, N, g);
+    op_buffer *step = op_step_values(c, &values);
+    yk_adamw_args a = {.master = master->data,
+                       .m = mean->data,
+                       .v = square->data,
+                       .grad = grad->data,
+                       .values = step->data,
+                       .n = N,
+                       .key = op_random(c),
+                       .beta1 = 0.9f,
+                       .beta2 = 0.999f,
+                       .eps = 1e-8f,
+                       .weight_decay = 0.1f,
+                       .dtype = YK_BF16,
+                       .grad_dtype = YK_BF16,
+                       .master_dtype = YK_BF16,
+                       .moments_dtype = YK_BF16};
+    OP_RUN(c, yk_adamw, &a);
+    oracle_out x[3] = {op_out(c, 1), op_out(c, 1), op_out(c, 1)};
+    oracle_adamw(NULL, x[0], x[1], x[2],
+                 &(oracle_adamw_in){.master = w,
+                                    .m = m,
+                                    .v = v,
+                                    .grad = g,
+                                    .grad_scale = (double)values.grad_scale,
+                                    .lr = (double)values.lr,
+                                    .correction1 = (double)values.correction1,
+                                    .correction2 = (double)values.correction2,
+                                    .beta1 = (double)a.beta1,
+                                    .beta2 = (double)a.beta2,
+                                    .eps = (double)a.eps,
+                                    .weight_decay = (double)a.weight_decay,
+                                    .n = 1});
+    const op_buffer *const parts[3] = {master, mean, square};
+    double share[3], both[3] = {0};
+    for (int k = 0; k < 3; k++) {
+        double unit = ldexp(1, ilogb(x[k].value[0]) - 7), up = 0;
+        double below = floor(x[k].value[0] / unit) * unit, place = (x[k].value[0] - below) / unit;
+        for (int i = 0; i < N; i++) {
+            assert_true(parts[k]->got[i] == below || parts[k]->got[i] == below + unit);
+            up += parts[k]->got[i] > below;
+        }
+        share[k] = up / N;
+        assert_true(place > 0.01 && place < 0.99);
+        /* fp32 itself is off by some 2^-20 of a unit */
+        assert_true(fabs(share[k] - place) < 6 * sqrt(place * (1 - place) / N) + 1e-3);
+    }
+    for (int i = 0; i < N; i++) {
+        bool up[3];
+        for (int k = 0; k < 3; k++) up[k] = parts[k]->got[i] > x[k].value[0];
+        both[0] += up[0] && up[1];
+        both[1] += up[1] && up[2];
+        both[2] += up[2] && up[0];
+    }
+    for (int k = 0; k < 3; k++) {
+        double expected = share[k] * share[(k + 1) % 3];
+        assert_true(fabs(both[k] / N - expected) < 6 * sqrt(expected * (1 - expected) / N));
+    }
+}
+
+static void rounding_keeps_a_nan_and_the_zeros_of_padding(void **state)
+{
+    op_case *c = *state;
+    double odd[16] = {0};
+    op_case_begin(c, YK_BF16, "adamw odd values");
+    odd[1] = (double)INFINITY, odd[2] = (double)NAN, odd[3] = -(double)INFINITY;
+    double zeros[16] = {0};
+    op_buffer *master = op_given(c, OP_INOUT, YK_BF16, 16, odd);
+    op_buffer *m = op_given(c, OP_INOUT, YK_BF16, 16, odd),
+              *v = op_given(c, OP_INOUT, YK_BF16, 16, zeros);
+    op_buffer *grad = op_given(c, OP_INPUT, YK_BF16, 16, zeros);
+    op_buffer *step = op_step_values(c, &values_of_step_3);
+    OP_RUN(c, yk_adamw,
+           &((yk_adamw_args){.master = master->data,
+                             .m = m->data,
+                             .v = v->data,
+                             .grad = grad->data,
+                             .values = step->data,
+                             .n = 16,
+                             .key = op_random(c),
+                             .beta1 = 0.9f,
+                             .beta2 = 0.999f,
+                             .eps = 1e-8f,
+                             .dtype = YK_BF16,
+                             .grad_dtype = YK_BF16,
+                             .master_dtype = YK_BF16,
+                             .moments_dtype = YK_BF16}));
+    for (int i = 0; i < 16; i++) {
+        bool nan = i >= 1 && i <= 3; /* inf + 0.1 (0 - inf) is one too */
+        assert_true(nan ? isnan(m->got[i]) : m->got[i] == 0);
+        assert_true(nan ? isnan(master->got[i]) : master->got[i] == 0);
+        assert_true(v->got[i] == 0);
+    }
+}
+
+static void rounded_family(op_case *c)
+{
+    for (int t = 1; t < 3; t++)
+        (void)run_rounded(c,
+                          &(rounded_case){.dtype = op_dtypes[t],
+                                          .grad_dtype = op_dtypes[t],
+                                          .n = 70001,
+                                          .step = 7,
+                                          .key = 0x0123456789abcdefu},
+                          YK_BF16, YK_BF16);
+}
+
 static void adamw_gives_the_same_bits_again(void **state)
 {
     (void)state;
     op_expect_same_bits_again(adamw_family);
+    op_expect_same_bits_again(rounded_family);
 }
 
 int main(void)
@@ -169,6 +407,9 @@ int main(void)
         OP_TEST(adamw_agrees_with_the_oracle),
         OP_TEST(a_skipped_step_changes_nothing),
         OP_TEST(padding_stays_zero),
+        OP_TEST(states_in_bf16_are_rounded_as_their_own_bits_say),
+        OP_TEST(rounding_has_the_right_mean),
+        OP_TEST(rounding_keeps_a_nan_and_the_zeros_of_padding),
         cmocka_unit_test(adamw_gives_the_same_bits_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

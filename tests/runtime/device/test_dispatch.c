@@ -226,6 +226,8 @@ static void a_negative_size_is_refused(void **state)
     EXPECT_REFUSED(s, loss_sum, rows, -1);
     EXPECT_REFUSED(s, sum_squares, n, -1);
     EXPECT_REFUSED(s, adamw, n, -1);
+    EXPECT_REFUSED(s, adamw, first, -16);
+    EXPECT_REFUSED(s, adamw, first, 8);
     EXPECT_REFUSED(s, cast, n, -1);
     expect_refused(s, "copy", yk_copy(s, P, P, -1, YK_COPY_DEVICE));
     expect_refused(s, "zero", yk_zero(s, P, -1));
@@ -347,6 +349,8 @@ static void a_type_that_is_not_a_float_is_refused(void **state)
     EXPECT_REFUSED(s, cross_entropy, dtype, YK_I32);
     EXPECT_REFUSED(s, sum_squares, dtype, YK_I32);
     EXPECT_REFUSED(s, adamw, grad_dtype, YK_I32);
+    EXPECT_REFUSED(s, adamw, master_dtype, YK_F16);
+    EXPECT_REFUSED(s, adamw, moments_dtype, YK_F16);
     EXPECT_REFUSED(s, cast, dst_dtype, YK_I32);
     EXPECT_REFUSED(s, cast, src_dtype, YK_I32);
 }

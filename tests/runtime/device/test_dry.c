@@ -230,6 +230,9 @@ static void memory_bound_operations_have_the_bytes_of_their_arrays(void **state)
     expect_near(yk_norm_backward_cost(&n).bytes, 2 * (3 * 60 + 10) + 4 * 12 + 4 * 20);
     yk_adamw_args w = {.param = &p, .n = 10, .dtype = YK_BF16, .grad_dtype = YK_BF16};
     expect_near(yk_adamw_cost(&w).bytes, 10 * (6 * 4 + 2 + 2));
+    w.master_dtype = w.moments_dtype = YK_BF16;
+    w.param = NULL;
+    expect_near(yk_adamw_cost(&w).bytes, 10 * (6 * 2 + 2));
     yk_cross_entropy_args l = {
         .rows = 3, .vocab = 50, .stride = 64, .backward = true, .dtype = YK_F16};
     expect_near(yk_cross_entropy_cost(&l).bytes, 2 * 3 * (50 + 64) + 4 * 3 + 4 * 3);
