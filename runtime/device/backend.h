@@ -52,6 +52,12 @@ typedef struct yk_backend {
     yk_status (*event_record)(yk_event *e, yk_stream *s);
     yk_status (*event_wait)(yk_event *e, yk_stream *s);
     yk_status (*event_synchronize)(yk_event *e);
+    /* Flags: NULL leaves out share and unshare where nothing has to be pinned. */
+    yk_status (*share)(yk_device *d, void *memory, int64_t bytes);
+    void (*unshare)(yk_device *d, void *memory, int64_t bytes);
+    yk_status (*stream_write_flag)(yk_stream *s, uint32_t *flag, uint32_t value);
+    yk_status (*stream_await_flag)(yk_stream *s, const uint32_t *flag, uint32_t value);
+    void (*fail)(yk_device *d, yk_status status);
 
     /* For a recorder: let `m` be the stream's present end; once the stream has passed both, seconds
      * from one mark to another (NULL: the difference of at_s); release what a mark has (NULL:

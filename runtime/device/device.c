@@ -162,3 +162,35 @@ yk_status yk_event_synchronize(yk_event *event)
 {
     return event->device->backend->event_synchronize(event);
 }
+
+/* ---- streams of several processes --------------------------------------------------------- */
+
+yk_status yk_device_share(yk_device *device, void *memory, int64_t bytes)
+{
+    REQUIRE(memory && bytes > 0);
+    return device->backend->share ? device->backend->share(device, memory, bytes) : YK_OK;
+}
+
+void yk_device_unshare(yk_device *device, void *memory, int64_t bytes)
+{
+    if (memory && device->backend->unshare) device->backend->unshare(device, memory, bytes);
+}
+
+yk_status yk_stream_write_flag(yk_stream *stream, uint32_t *flag, uint32_t value)
+{
+    REQUIRE(flag);
+    REQUIRE_IN_TABLE(stream, stream_write_flag);
+    return stream->device->backend->stream_write_flag(stream, flag, value);
+}
+
+yk_status yk_stream_await_flag(yk_stream *stream, const uint32_t *flag, uint32_t value)
+{
+    REQUIRE(flag);
+    REQUIRE_IN_TABLE(stream, stream_await_flag);
+    return stream->device->backend->stream_await_flag(stream, flag, value);
+}
+
+void yk_device_fail(yk_device *device, yk_status status)
+{
+    if (device->backend->fail) device->backend->fail(device, status);
+}

@@ -166,6 +166,33 @@ yk_status yk_event_wait(yk_event *event, yk_stream *stream);
 /* Block the calling thread until the event's last record has been passed. */
 yk_status yk_event_synchronize(yk_event *event);
 
+/* ---- streams of several processes --------------------------------------------------------- */
+
+/* Let the device's copy engines and streams reach `bytes` of memory that this process shares with
+ * others, at a page and whole pages: it is pinned. Given back with the same arguments; NULL does
+ * nothing. A dry device is not asked to.                                                   [local]
+ *
+ * YK_ENOMEM  it cannot be pinned
+ */
+yk_status yk_device_share(yk_device *device, void *memory, int64_t bytes);
+void yk_device_unshare(yk_device *device, void *memory, int64_t bytes);
+
+/* A flag is a word in such memory that only grows, modulo 2^32; streams of any process that shares the
+ * memory order each other by it. On a dry device flags are not looked at.
+ *
+ * Write `value` when the stream is here. Who sees it sees what the stream has written before.
+ *                                                                                       [stream] */
+yk_status yk_stream_write_flag(yk_stream *stream, uint32_t *flag, uint32_t value);
+
+/* Hold the stream until the flag has come to `value`. Whoever will write it must not depend on what
+ * this stream does after. On a compute stream of `cpu` the call blocks.                 [stream] */
+yk_status yk_stream_await_flag(yk_stream *stream, const uint32_t *flag, uint32_t value);
+
+/* Give up what the device's streams wait for, from any thread: on `cpu` a stream that waits for a flag,
+ * now or later, fails with `status`. On `cuda` every later call on the device does; a GPU goes on
+ * waiting, until who gives up has written the flags himself.                             [local] */
+void yk_device_fail(yk_device *device, yk_status status);
+
 /* What has been counted on a dry device since it was opened; zeros elsewhere. */
 typedef struct yk_device_counts {
     int64_t n_ops;        /* operations enqueued, copies included */

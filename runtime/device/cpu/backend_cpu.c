@@ -3,6 +3,7 @@
  * The table of operations, memory, and the description. Streams and events are in stream_cpu.c.
  */
 #include <omp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 typedef struct cpu_device {
     yk_device head;
     int n_threads;
+    atomic_int failure; /* a yk_status: streams wait for flags no more */
 } cpu_device;
 
 /* Memory of a size where the cost of looking up pages shows is put on huge ones, where the system
@@ -60,6 +62,17 @@ int yk_cpu_n_threads(const yk_device *d)
     return ((const cpu_device *)d->state)->n_threads;
 }
 
+yk_status yk_cpu_failure(const yk_device *d)
+{
+    return (yk_status)atomic_load(&((const cpu_device *)d->state)->failure);
+}
+
+void yk_cpu_fail(yk_device *d, yk_status status)
+{
+    int none = YK_OK;
+    atomic_compare_exchange_strong(&((cpu_device *)d->state)->failure, &none, (int)status);
+}
+
 static void cpu_close(yk_device *d)
 {
     free(d->state);
@@ -93,6 +106,9 @@ static const yk_backend backend = {
     .event_record = yk_cpu_event_record,
     .event_wait = yk_cpu_event_wait,
     .event_synchronize = yk_cpu_event_synchronize,
+    .stream_write_flag = yk_cpu_stream_write_flag,
+    .stream_await_flag = yk_cpu_stream_await_flag,
+    .fail = yk_cpu_fail,
     .mark = yk_cpu_mark,
     .embed_forward = yk_cpu_embed_forward,
     .embed_backward = yk_cpu_embed_backward,

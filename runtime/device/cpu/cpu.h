@@ -27,6 +27,10 @@ typedef struct cpu_stream {
 /* Memory for free(), aligned to 256 bytes, on huge pages where that pays; NULL when there is none. */
 void *yk_cpu_allocate(int64_t bytes);
 
+/* What the device was failed with, or YK_OK. */
+yk_status yk_cpu_failure(const yk_device *d);
+void yk_cpu_fail(yk_device *d, yk_status status);
+
 /* The number of threads that the device was opened with. */
 int yk_cpu_n_threads(const yk_device *d);
 
@@ -63,6 +67,8 @@ void yk_cpu_event_destroy(yk_event *e);
 yk_status yk_cpu_event_record(yk_event *e, yk_stream *s);
 yk_status yk_cpu_event_wait(yk_event *e, yk_stream *s);
 yk_status yk_cpu_event_synchronize(yk_event *e);
+yk_status yk_cpu_stream_write_flag(yk_stream *s, uint32_t *flag, uint32_t value);
+yk_status yk_cpu_stream_await_flag(yk_stream *s, const uint32_t *flag, uint32_t value);
 yk_status yk_cpu_mark(yk_stream *s, yk_mark *m);
 
 yk_status yk_cpu_embed_forward(yk_stream *s, const yk_embed_forward_args *a);

@@ -9,12 +9,24 @@
 #define YK_RUNTIME_DEVICE_CUDA_CUDA_DEVICE_H
 
 #include <cublasLt.h>
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdatomic.h>
 
 #include "runtime/device/backend.h"
 
 typedef struct yk_cuda_products yk_cuda_products;
+
+/* Host memory that is shared with other processes, and where the GPU sees it. */
+typedef struct yk_cuda_shared {
+    uintptr_t host, device, bytes;
+} yk_cuda_shared;
+
+#define YK_CUDA_SHARED_MAX 16
+
+/* cuStreamWriteValue32() or cuStreamWaitValue32(). */
+typedef CUresult (*yk_cuda_flag_fn)(CUstream stream, CUdeviceptr at, cuuint32_t value,
+                                    unsigned flags);
 
 typedef struct yk_cuda_state {
     int index;            /* CUDA's number of the GPU */
@@ -24,6 +36,9 @@ typedef struct yk_cuda_state {
     atomic_int failure;   /* yk_status of the first host function that failed: sticky */
     cublasLtHandle_t lt;
     yk_cuda_products *products;
+    yk_cuda_shared shared[YK_CUDA_SHARED_MAX];
+    int n_shared;
+    yk_cuda_flag_fn write_value, wait_value; /* NULL until memory is shared */
 } yk_cuda_state;
 
 /* The state of a stream begins with CUDA's own; the rest is stream_cuda.c's. */
@@ -71,6 +86,13 @@ void yk_cuda_event_destroy(yk_event *e);
 yk_status yk_cuda_event_record(yk_event *e, yk_stream *s);
 yk_status yk_cuda_event_wait(yk_event *e, yk_stream *s);
 yk_status yk_cuda_event_synchronize(yk_event *e);
+
+/* flag_cuda.c */
+yk_status yk_cuda_share(yk_device *d, void *memory, int64_t bytes);
+void yk_cuda_unshare(yk_device *d, void *memory, int64_t bytes);
+yk_status yk_cuda_stream_write_flag(yk_stream *s, uint32_t *flag, uint32_t value);
+yk_status yk_cuda_stream_await_flag(yk_stream *s, const uint32_t *flag, uint32_t value);
+void yk_cuda_fail(yk_device *d, yk_status status);
 
 /* mark_cuda.c: places in time, and names for a profiler. */
 yk_status yk_cuda_mark(yk_stream *s, yk_mark *m);

@@ -215,6 +215,18 @@ static yk_status dry_stream_run(yk_stream *s, yk_stream_fn fn, const void *conte
     return YK_OK;
 }
 
+static yk_status dry_stream_write_flag(yk_stream *s, uint32_t *flag, uint32_t value)
+{
+    (void)s, (void)flag, (void)value;
+    return YK_OK;
+}
+
+static yk_status dry_stream_await_flag(yk_stream *s, const uint32_t *flag, uint32_t value)
+{
+    (void)s, (void)flag, (void)value;
+    return YK_OK;
+}
+
 static yk_status charge(yk_stream *s, yk_cost cost)
 {
     const yk_device_spec *spec = &s->device->spec;
@@ -307,6 +319,8 @@ static const yk_backend dry_backend = {
     .event_record = dry_event_record,
     .event_wait = dry_event_wait,
     .event_synchronize = dry_event_synchronize,
+    .stream_write_flag = dry_stream_write_flag,
+    .stream_await_flag = dry_stream_await_flag,
     .mark = dry_mark,
     .embed_forward = dry_embed_forward,
     .embed_backward = dry_embed_backward,
