@@ -104,6 +104,12 @@ static yk_status push_rope(yk_engine *e, const yk_model_shape *shape, int64_t n_
     return status;
 }
 
+static int64_t n_lighter_blocks(const yk_config *c, const yk_model_shape *shape)
+{
+    int64_t n = c->memory.recompute_blocks;
+    return n == YK_AUTO ? 0 : yk_max(shape->layers - n, 0);
+}
+
 static yk_status create_pass(yk_engine *e, const yk_model_shape *shape)
 {
     yk_pass_options o = {
@@ -113,6 +119,7 @@ static yk_status create_pass(yk_engine *e, const yk_model_shape *shape)
         .values = e->values,
         .dtype = e->compute_dtype,
         .recompute = e->config->memory.recompute,
+        .n_lighter = n_lighter_blocks(e->config, shape),
         .head_chunk = head_chunk(e, shape),
     };
     float *cos, *sin;

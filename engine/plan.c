@@ -82,6 +82,7 @@ static yk_status plan_with(const yk_config *config, const yk_model_shape *shape,
     if (!plan.items) return yk_fail(YK_ENOMEM, "plan", "no memory");
     yk_status status = yk_device_open_dry(spec, &dry);
     if (status != YK_OK) goto fail;
+    yk_device_set_tf32(dry, config->precision.tf32);
     status = yk_engine_create(&(yk_engine_options){.device = dry,
                                                    .config = config,
                                                    .shape = shape,
@@ -127,7 +128,7 @@ static void say_what_would_fit(const yk_config *config, const yk_model_shape *sh
             bool ok = yk_plan_device_bytes(&other) <= plan->limit;
             yk_plan_fini(&other);
             if (!ok) continue;
-            static const char *const names[] = {"none", "cheap", "block"};
+            static const char *const names[] = {"none", "cheap", "ffn", "qkv", "block"};
             snprintf(text, room,
                      "train.micro_batch: %" PRId64 " with memory.recompute: %s would fit", b,
                      names[policy]);

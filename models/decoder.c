@@ -34,21 +34,21 @@ typedef struct tensor {
     yk_recompute kept_under; /* the strongest policy under which it is kept */
 } tensor;
 
-/* GELU rides on its product, so `act` of GPT-2 could only be made again by the whole product: it is
- * dropped with the block. SwiGLU is an operation of its own and as cheap as a norm. */
+/* GELU rides on its product, so `act` of GPT-2 can only be made again by the whole product, and is
+ * dropped with it. SwiGLU is an operation of its own and as cheap as a norm. */
 #define ACT_KEPT_GELU   YK_RECOMPUTE_CHEAP
 #define ACT_KEPT_SWIGLU YK_RECOMPUTE_NONE
 
 static const tensor tensors[] = {
     {"block out", offsetof(yk_block_act, out), ROW_C, YK_RECOMPUTE_BLOCK},
-    {"norm1 mean", offsetof(yk_block_act, mean1), ROW_ONE, YK_RECOMPUTE_CHEAP},
-    {"norm1 rstd", offsetof(yk_block_act, rstd1), ROW_ONE, YK_RECOMPUTE_CHEAP},
-    {"qkv", offsetof(yk_block_act, qkv), ROW_QKV, YK_RECOMPUTE_CHEAP},
-    {"attention", offsetof(yk_block_act, att), ROW_HD, YK_RECOMPUTE_CHEAP},
-    {"attention lse", offsetof(yk_block_act, lse), ROW_HEADS, YK_RECOMPUTE_CHEAP},
-    {"attention residual", offsetof(yk_block_act, h), ROW_C, YK_RECOMPUTE_CHEAP},
-    {"norm2 mean", offsetof(yk_block_act, mean2), ROW_ONE, YK_RECOMPUTE_CHEAP},
-    {"norm2 rstd", offsetof(yk_block_act, rstd2), ROW_ONE, YK_RECOMPUTE_CHEAP},
+    {"norm1 mean", offsetof(yk_block_act, mean1), ROW_ONE, YK_RECOMPUTE_QKV},
+    {"norm1 rstd", offsetof(yk_block_act, rstd1), ROW_ONE, YK_RECOMPUTE_QKV},
+    {"qkv", offsetof(yk_block_act, qkv), ROW_QKV, YK_RECOMPUTE_FFN},
+    {"attention", offsetof(yk_block_act, att), ROW_HD, YK_RECOMPUTE_QKV},
+    {"attention lse", offsetof(yk_block_act, lse), ROW_HEADS, YK_RECOMPUTE_QKV},
+    {"attention residual", offsetof(yk_block_act, h), ROW_C, YK_RECOMPUTE_QKV},
+    {"norm2 mean", offsetof(yk_block_act, mean2), ROW_ONE, YK_RECOMPUTE_QKV},
+    {"norm2 rstd", offsetof(yk_block_act, rstd2), ROW_ONE, YK_RECOMPUTE_QKV},
     {"ffn up", offsetof(yk_block_act, up), ROW_UP, YK_RECOMPUTE_CHEAP},
     {"ffn act", offsetof(yk_block_act, act), ROW_F, ACT_KEPT_GELU},
     {"norm1", offsetof(yk_block_act, n1), ROW_C, YK_RECOMPUTE_NONE},
@@ -84,22 +84,30 @@ static int64_t tensor_bytes(const yk_pass *s, row_size row)
     return 0;
 }
 
-static bool is_kept(const yk_pass *s, const tensor *t)
+/* The policy of a block. The stronger one comes first: what the last blocks make again lies on top
+ * of everything that is kept, what the first ones make again takes the place of what is gone. */
+static yk_recompute policy_of(const yk_pass *s, int layer)
+{
+    bool lighter = layer >= s->model->shape.layers - s->o.n_lighter;
+    return lighter && s->o.recompute > YK_RECOMPUTE_NONE ? s->o.recompute - 1 : s->o.recompute;
+}
+
+static bool is_kept(const yk_pass *s, const tensor *t, int layer)
 {
     yk_recompute kept_under = t->kept_under;
     if (t->offset == offsetof(yk_block_act, act) && !is_gpt2(s)) kept_under = ACT_KEPT_SWIGLU;
-    return s->o.recompute <= kept_under;
+    return policy_of(s, layer) <= kept_under;
 }
 
 /* Push those of a block's tensors that are kept, or those that are not. */
-static yk_status push_tensors(yk_pass *s, yk_block_act *a, bool kept)
+static yk_status push_tensors(yk_pass *s, yk_block_act *a, int layer, bool kept)
 {
     for (size_t i = 0; i < N_TENSORS; i++) {
         const tensor *t = &tensors[i];
         void **pointer = (void **)((char *)a + t->offset);
         bool is_mean = t->offset == offsetof(yk_block_act, mean1) ||
                        t->offset == offsetof(yk_block_act, mean2);
-        if (is_kept(s, t) != kept || (is_mean && !is_gpt2(s))) continue;
+        if (is_kept(s, t, layer) != kept || (is_mean && !is_gpt2(s))) continue;
         YK_TRY(yk_arena_push(s->o.activation, t->name, tensor_bytes(s, t->row), pointer));
     }
     return YK_OK;
@@ -152,27 +160,45 @@ static yk_status embed_backward(yk_pass *s, const yk_grad_view *g)
 
 /* ---- block -------------------------------------------------------------------------------- */
 
-/* x -> n1 -> qkv -> att -> h */
-static yk_status attention_half(yk_pass *s, const yk_param_view *p, int layer, yk_block_act *a)
+/* x -> n1 */
+static yk_status make_norm1(yk_pass *s, const yk_param_view *p, int layer, yk_block_act *a)
 {
-    const yk_block_ids *id = &s->model->blocks[layer];
-    int64_t rows = yk_pass_rows(s);
-    YK_TRY(yk_layer_norm_forward(s, p, id->norm1, a->n1, a->mean1, a->rstd1, a->x, rows));
-    YK_TRY(yk_layer_linear_forward(s, p, id->qkv, a->qkv, a->n1, NULL, rows));
-    YK_TRY(yk_layer_rotate(s, a->qkv, false));
-    YK_TRY(s->mode == YK_PASS_GENERATE ? yk_layer_attend_cached(s, a, layer)
-                                       : yk_layer_attend(s, a));
-    return yk_layer_linear_forward(s, p, id->proj, a->h, a->att, a->x, rows);
+    return yk_layer_norm_forward(s, p, s->model->blocks[layer].norm1, a->n1, a->mean1, a->rstd1,
+                                 a->x, yk_pass_rows(s));
 }
 
-/* h -> n2 -> up -> act, all of the feed-forward but its last product */
-static yk_status ffn_half(yk_pass *s, const yk_param_view *p, int layer, yk_block_act *a)
+/* n1 -> qkv */
+static yk_status make_qkv(yk_pass *s, const yk_param_view *p, int layer, yk_block_act *a)
+{
+    YK_TRY(yk_layer_linear_forward(s, p, s->model->blocks[layer].qkv, a->qkv, a->n1, NULL,
+                                   yk_pass_rows(s)));
+    return yk_layer_rotate(s, a->qkv, false);
+}
+
+/* qkv -> att -> h */
+static yk_status make_attention(yk_pass *s, const yk_param_view *p, int layer, yk_block_act *a)
+{
+    YK_TRY(s->mode == YK_PASS_GENERATE ? yk_layer_attend_cached(s, a, layer)
+                                       : yk_layer_attend(s, a));
+    return yk_layer_linear_forward(s, p, s->model->blocks[layer].proj, a->h, a->att, a->x,
+                                   yk_pass_rows(s));
+}
+
+/* h -> n2 */
+static yk_status make_norm2(yk_pass *s, const yk_param_view *p, int layer, yk_block_act *a)
+{
+    return yk_layer_norm_forward(s, p, s->model->blocks[layer].norm2, a->n2, a->mean2, a->rstd2,
+                                 a->h, yk_pass_rows(s));
+}
+
+/* n2 -> up -> act; SwiGLU can be made from `up` alone. */
+static yk_status make_act(yk_pass *s, const yk_param_view *p, int layer, yk_block_act *a,
+                          bool has_up)
 {
     const yk_block_ids *id = &s->model->blocks[layer];
-    YK_TRY(
-        yk_layer_norm_forward(s, p, id->norm2, a->n2, a->mean2, a->rstd2, a->h, yk_pass_rows(s)));
-    if (is_gpt2(s)) return yk_layer_linear_gelu_forward(s, p, id->up, a->act, a->up, a->n2);
-    YK_TRY(yk_layer_linear_forward(s, p, id->up, a->up, a->n2, NULL, yk_pass_rows(s)));
+    if (is_gpt2(s))
+        return has_up ? YK_OK : yk_layer_linear_gelu_forward(s, p, id->up, a->act, a->up, a->n2);
+    if (!has_up) YK_TRY(yk_layer_linear_forward(s, p, id->up, a->up, a->n2, NULL, yk_pass_rows(s)));
     return yk_layer_swiglu_forward(s, a->act, a->up);
 }
 
@@ -182,17 +208,16 @@ static yk_status block_forward(yk_pass *s, const yk_param_view *p, int layer)
     bool train = s->mode == YK_PASS_TRAIN;
     *a = (yk_block_act){.x = s->x};
     int kept = yk_arena_mark(s->o.activation);
-    if (train) {
-        YK_TRY(push_tensors(s, a, true));
-        kept = yk_arena_mark(s->o.activation);
-    } else {
-        YK_TRY(push_tensors(s, a, true));
-        a->h = a->out = s->x; /* in place: nobody looks back */
-    }
-    YK_TRY(push_tensors(s, a, false));
+    YK_TRY(push_tensors(s, a, layer, true));
+    if (train) kept = yk_arena_mark(s->o.activation);
+    YK_TRY(push_tensors(s, a, layer, false));
+    if (!train) a->h = a->out = s->x; /* in place: nobody looks back */
 
-    YK_TRY(attention_half(s, p, layer, a));
-    YK_TRY(ffn_half(s, p, layer, a));
+    YK_TRY(make_norm1(s, p, layer, a));
+    YK_TRY(make_qkv(s, p, layer, a));
+    YK_TRY(make_attention(s, p, layer, a));
+    YK_TRY(make_norm2(s, p, layer, a));
+    YK_TRY(make_act(s, p, layer, a, false));
     YK_TRY(yk_layer_linear_forward(s, p, s->model->blocks[layer].down, a->out, a->act, a->h,
                                    yk_pass_rows(s)));
 
@@ -204,22 +229,14 @@ static yk_status block_forward(yk_pass *s, const yk_param_view *p, int layer)
 /* Make again, into fresh memory, what the policy did not keep. */
 static yk_status recompute(yk_pass *s, const yk_param_view *p, int layer, yk_block_act *a)
 {
-    const yk_block_ids *id = &s->model->blocks[layer];
-    YK_TRY(push_tensors(s, a, false));
-    switch (s->o.recompute) {
-    case YK_RECOMPUTE_NONE:
-        return YK_OK;
-    case YK_RECOMPUTE_CHEAP:
-        YK_TRY(yk_layer_norm_forward(s, p, id->norm1, a->n1, a->mean1, a->rstd1, a->x,
-                                     yk_pass_rows(s)));
-        YK_TRY(yk_layer_norm_forward(s, p, id->norm2, a->n2, a->mean2, a->rstd2, a->h,
-                                     yk_pass_rows(s)));
-        return is_gpt2(s) ? YK_OK : yk_layer_swiglu_forward(s, a->act, a->up);
-    case YK_RECOMPUTE_BLOCK:
-        YK_TRY(attention_half(s, p, layer, a));
-        return ffn_half(s, p, layer, a);
-    }
-    return YK_OK;
+    yk_recompute policy = policy_of(s, layer);
+    YK_TRY(push_tensors(s, a, layer, false));
+    if (policy == YK_RECOMPUTE_NONE) return YK_OK;
+    YK_TRY(make_norm1(s, p, layer, a));
+    if (policy >= YK_RECOMPUTE_QKV) YK_TRY(make_qkv(s, p, layer, a));
+    if (policy >= YK_RECOMPUTE_BLOCK) YK_TRY(make_attention(s, p, layer, a));
+    YK_TRY(make_norm2(s, p, layer, a));
+    return make_act(s, p, layer, a, policy < YK_RECOMPUTE_FFN);
 }
 
 /* grad is d out on entry and the gradient of h on return. Buffers are reused once their last reader

@@ -116,8 +116,9 @@ typedef struct yk_pass_options {
     int64_t n_positions;              /* positions that the batches may use */
     yk_step_values *values;           /* device memory */
     yk_dtype dtype;                   /* of activations and parameters */
-    yk_recompute recompute;
-    int64_t head_chunk; /* rows of logits at a time */
+    yk_recompute recompute;           /* of every block but the last `n_lighter` */
+    int64_t n_lighter;                /* blocks under the next weaker policy */
+    int64_t head_chunk;               /* rows of logits at a time */
 } yk_pass_options;
 
 yk_status yk_pass_create(const yk_model *model, const yk_pass_options *options, yk_pass **pass_out);

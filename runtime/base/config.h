@@ -41,10 +41,15 @@ typedef enum yk_schedule_kind {
     YK_SCHEDULE_WSD, /* warm-up, stable, decay */
 } yk_schedule_kind;
 
+/* What a block's backward pass makes again; each makes again what those before it do, and keeps
+ * less. */
 typedef enum yk_recompute {
-    YK_RECOMPUTE_NONE,  /* keep every activation */
-    YK_RECOMPUTE_CHEAP, /* make norms and activation functions again */
-    YK_RECOMPUTE_BLOCK, /* keep a block's input, make all but its last product again */
+    YK_RECOMPUTE_AUTO = YK_AUTO, /* the plan chooses; a plan's own choice is never this */
+    YK_RECOMPUTE_NONE = 0,       /* nothing: keep every activation */
+    YK_RECOMPUTE_CHEAP,          /* norms and activation functions */
+    YK_RECOMPUTE_FFN,            /* the feed-forward's first product */
+    YK_RECOMPUTE_QKV,            /* queries, keys and values */
+    YK_RECOMPUTE_BLOCK, /* attention and its product: all of a block but its last product */
 } yk_recompute;
 
 typedef enum yk_shard_choice {
@@ -143,8 +148,10 @@ typedef struct yk_config {
     } comm;
     struct {
         yk_recompute recompute;
-        int64_t head_chunk;   /* rows of logits at a time, or YK_AUTO */
-        int64_t device_limit; /* bytes; 0: what the device has */
+        int64_t recompute_blocks; /* the first so many blocks are under `recompute`, the others
+                                   * under the next weaker; YK_AUTO: all, or as the plan chooses */
+        int64_t head_chunk;       /* rows of logits at a time, or YK_AUTO */
+        int64_t device_limit;     /* bytes; 0: what the device has */
     } memory;
     struct {
         int64_t every; /* steps between savings of the weights; 0: at the end alone */

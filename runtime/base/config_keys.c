@@ -49,10 +49,8 @@ static const yk_choice grad_dtypes[] = {
     {"auto", YK_AUTO}, {"fp32", YK_F32}, {"bf16", YK_BF16}, {"fp16", YK_F16}, {NULL, 0},
 };
 static const yk_choice recomputes[] = {
-    {"none", YK_RECOMPUTE_NONE},
-    {"cheap", YK_RECOMPUTE_CHEAP},
-    {"block", YK_RECOMPUTE_BLOCK},
-    {NULL, 0},
+    {"none", YK_RECOMPUTE_NONE}, {"cheap", YK_RECOMPUTE_CHEAP}, {"ffn", YK_RECOMPUTE_FFN},
+    {"qkv", YK_RECOMPUTE_QKV},   {"block", YK_RECOMPUTE_BLOCK}, {NULL, 0},
 };
 static const yk_choice shards[] = {
     {"world", YK_SHARD_WORLD},
@@ -253,9 +251,14 @@ const yk_config_key yk_config_keys[] = {
     {ENUM(memory.recompute), .initial = "none", .choices = recomputes,
      .also = "gradient_checkpointing activation_checkpointing recompute_granularity",
      .text =
-         "What the backward pass computes again instead of keeping it, from least to most. none: "
-         "nothing. cheap: norms and activation functions. block: all of a block but its last "
-         "product."},
+         "What the backward pass computes again instead of keeping it, each with what stands "
+         "before it. none: nothing. cheap: norms and activation functions. ffn: the first product "
+         "of the feed-forward. qkv: queries, keys and values. block: attention and its product, so "
+         "all of a block but its last product. It changes no result."},
+    {INT(memory.recompute_blocks), .initial = "auto", .unit = "blocks", .min = 0, .max = 4096,
+     .may_be_auto = true, .also = "recompute_num_layers",
+     .text = "The first so many blocks are under memory.recompute, and those after them one step "
+             "less. auto: all of them."},
     {INT(memory.head_chunk), .initial = "auto", .unit = "tokens", .min = 1, .max = 1 << 24,
      .may_be_auto = true, .also = "loss_chunk_size",
      .text = "Tokens whose logits are in memory at a time."},

@@ -40,12 +40,19 @@ static void plan_equals_the_high_water_marks(void **state)
     static const char *const precisions[] = {"precision.compute=fp32", "precision.compute=bf16",
                                              "precision.compute=fp16"};
     static const char *const policies[] = {"memory.recompute=none", "memory.recompute=cheap",
+                                           "memory.recompute=ffn", "memory.recompute=qkv",
                                            "memory.recompute=block"};
+    static const char *const blocks[] = {"memory.recompute_blocks=auto",
+                                         "memory.recompute_blocks=1"};
     static const char *const chunks[] = {"memory.head_chunk=auto", "memory.head_chunk=37"};
-    for (int i = 0; i < 54; i++) { /* every pair of neighbours in the lists meets */
-        const char *sets[] = {models[i % 3],         batches[i / 3 % 3],
-                              precisions[i / 9 % 3], policies[(i + i / 9) % 3],
-                              chunks[i / 27 % 2],    NULL};
+    for (int i = 0; i < 60; i++) { /* every pair of neighbours in the lists meets */
+        const char *sets[] = {models[i % 3],
+                              batches[i / 3 % 3],
+                              precisions[i / 9 % 3],
+                              policies[(i + i / 9) % 5],
+                              blocks[i / 5 % 2],
+                              chunks[i / 30 % 2],
+                              NULL};
         assert_plan_holds(i % 2 ? 512 : 0, sets);
     }
 }
@@ -55,8 +62,9 @@ static void stronger_recomputation_never_takes_more(void **state)
     (void)state;
     int64_t before = INT64_MAX;
     static const char *const policies[] = {"memory.recompute=none", "memory.recompute=cheap",
+                                           "memory.recompute=ffn", "memory.recompute=qkv",
                                            "memory.recompute=block"};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         yk_rig rig;
         const char *sets[] = {"model.preset=tiny-llama", "model.layers=6", policies[i], NULL};
         yk_rig_open(&rig, 0, sets);

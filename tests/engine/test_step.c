@@ -59,12 +59,15 @@ static void recomputation_changes_no_bit(void **state)
 {
     (void)state;
     static const char *const models[] = {"model.preset=tiny-gpt2", "model.preset=tiny-llama"};
-    static const char *const policies[] = {"memory.recompute=cheap", "memory.recompute=block"};
+    static const char *const policies[] = {"memory.recompute=cheap", "memory.recompute=ffn",
+                                           "memory.recompute=qkv", "memory.recompute=block"};
     static const char *const precisions[] = {"precision.compute=fp32", "precision.compute=bf16"};
-    for (int i = 0; i < 8; i++) {
-        const char *sets[] = {models[i % 2], precisions[i / 4], "memory.recompute=none", NULL};
+    for (int i = 0; i < 16; i++) {
+        const char *sets[] = {models[i % 2], precisions[i / 8], "memory.recompute=none", NULL,
+                              NULL};
         outcome kept = run(sets);
-        sets[2] = policies[i / 2 % 2];
+        sets[2] = policies[i / 2 % 4];
+        if (i % 3) sets[3] = "memory.recompute_blocks=1";
         outcome again = run(sets);
         assert_same_bits(&kept, &again);
     }

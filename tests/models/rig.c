@@ -147,6 +147,7 @@ void rig_open(rig *r, const yk_model_shape *shape, const rig_options *o)
                             .values = r->values,
                             .dtype = o->dtype,
                             .recompute = o->recompute,
+                            .n_lighter = o->n_lighter,
                             .head_chunk = o->head_chunk ? o->head_chunk : INT64_MAX};
     place_angles(r, &pass);
     must(yk_pass_create(r->model, &pass, &r->pass));

@@ -53,7 +53,7 @@ static void two_documents_in_a_row_are_two_rows(void **state)
         rig r;
         yk_model_shape shape = shape_tiny_at(i);
         double together[ROW], apart[ROW];
-        rig_open(&r, &shape, &(rig_options){.recompute = (yk_recompute)(i % 3)});
+        rig_open(&r, &shape, &(rig_options){.recompute = (yk_recompute)(i % 5)});
         double **p = values_of_params(r.model, 5);
         values_batch b = values_batch_create(r.model, 1, ROW, 8);
         values_batch_split(&b, SPLIT);
