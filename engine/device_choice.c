@@ -1,8 +1,6 @@
 /* engine/device_choice.c - from a configuration to a device. */
 #include "engine/device_choice.h"
 
-#include <stdio.h>
-
 bool yk_config_wants_gpu(const yk_config *config)
 {
     if (config->device == YK_DEVICE_CHOICE_AUTO) return yk_device_count_cuda() > 0;
@@ -20,18 +18,36 @@ yk_status yk_device_open_chosen(const yk_config *config, int gpu, yk_device **de
     return YK_OK;
 }
 
+/* Of what a GPU's clocks and widths promise, the shares that kernels reach; as in dry/specs.c. */
+#define PRODUCTS_SHARE 0.85
+#define MEMORY_SHARE   0.85
+
+/* Take over the rates of a device that is known. */
+static void take_rates(yk_device_spec *spec, const yk_device_spec *known)
+{
+    spec->n_multiprocessors = known->n_multiprocessors;
+    spec->tf32_flops = known->tf32_flops;
+    spec->attention_backward = known->attention_backward;
+    for (int t = 0; t < YK_N_FLOAT_DTYPES; t++) {
+        spec->matmul_flops[t] = known->matmul_flops[t];
+        spec->attention_flops[t] = known->attention_flops[t];
+    }
+    for (int i = 0; i < 2; i++) spec->softmax_s[i] = known->softmax_s[i];
+    spec->memory_rate = known->memory_rate;
+    spec->host_link_rate = known->host_link_rate;
+    spec->launch_s = known->launch_s;
+}
+
 yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out)
 {
-    yk_device_spec spec, known;
-    spec = *yk_device_get_spec(device);
-    YK_TRY(yk_device_spec_find(spec.kind == YK_DEVICE_CPU ? "cpu" : "4090d", &known));
-    if (spec.memory_rate > 0) {
-        *spec_out = spec;
-        return YK_OK;
+    yk_device_spec spec = *yk_device_get_spec(device), known;
+    if (spec.kind == YK_DEVICE_CUDA && yk_device_spec_recognize(spec.name, &known)) {
+        take_rates(&spec, &known);
+    } else if (spec.kind == YK_DEVICE_CUDA) {
+        for (int t = 0; t < YK_N_FLOAT_DTYPES; t++) spec.matmul_flops[t] *= PRODUCTS_SHARE;
+        spec.memory_rate *= MEMORY_SHARE;
     }
-    known.memory_bytes = spec.memory_bytes;
-    snprintf(known.name, sizeof known.name, "%s", spec.name);
-    *spec_out = known;
+    *spec_out = spec;
     return YK_OK;
 }
 

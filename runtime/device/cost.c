@@ -2,7 +2,8 @@
  *
  * Operations are those of matrix products and of attention (a multiplication and an addition count
  * two); everything else is bound by memory, and its arithmetic is not counted. Bytes take each
- * input read once and each output written once; a gradient that accumulates is read as well.
+ * input read once and each output written once; a gradient that accumulates is read as well. Beside
+ * the floor stands what cost_time.c needs to know of how kernels go about it.
  */
 #include "runtime/base/arith.h"
 #include "runtime/device/ops.h"
@@ -24,12 +25,17 @@ static yk_cost memory_cost(yk_dtype t, double bytes)
     return (yk_cost){.kind = YK_COST_MEMORY, .dtype = t, .flops = 0, .bytes = bytes};
 }
 
-static yk_cost matmul_cost(yk_dtype t, int64_t m, int64_t n, int64_t k, double bytes)
+/* A product whose result is (m,n), with sums over k. */
+static yk_cost matmul_cost(yk_dtype t, int64_t m, int64_t n, int64_t k, double bytes, double tail)
 {
     return (yk_cost){.kind = YK_COST_MATMUL,
                      .dtype = t,
                      .flops = 2.0 * (double)m * (double)n * (double)k,
-                     .bytes = bytes};
+                     .bytes = bytes,
+                     .tail = tail,
+                     .m = m,
+                     .n = n,
+                     .k = k};
 }
 
 yk_cost yk_embed_forward_cost(const yk_embed_forward_args *a)
@@ -75,23 +81,27 @@ yk_cost yk_linear_forward_cost(const yk_linear_forward_args *a)
 {
     int64_t outputs = 1 + (a->z ? 1 : 0) + (a->residual ? 1 : 0);
     int64_t elements = a->m * a->k + a->n * a->k + outputs * a->m * a->n + (a->bias ? a->n : 0);
-    return matmul_cost(a->dtype, a->m, a->n, a->k, bytes_of(a->dtype, elements));
+    return matmul_cost(a->dtype, a->m, a->n, a->k, bytes_of(a->dtype, elements),
+                       bytes_of(a->dtype, outputs * a->m * a->n));
 }
 
 yk_cost yk_linear_backward_input_cost(const yk_linear_backward_input_args *a)
 {
-    int64_t inputs = a->m * a->n + a->n * a->k + (a->z ? a->m * a->k : 0);
-    return matmul_cost(a->dtype, a->m, a->n, a->k,
-                       bytes_of(a->dtype, inputs) +
-                           gradient_bytes(a->dtype, a->m * a->k, a->accumulate));
+    int64_t inputs = a->m * a->n + a->n * a->k;
+    double tail = gradient_bytes(a->dtype, a->m * a->k, a->accumulate) +
+                  (a->z ? bytes_of(a->dtype, a->m * a->k) : 0);
+    return matmul_cost(a->dtype, a->m, a->k, a->n, bytes_of(a->dtype, inputs) + tail, tail);
 }
 
+/* The column sums of dy are taken in a pass of their own. */
 yk_cost yk_linear_backward_weight_cost(const yk_linear_backward_weight_args *a)
 {
     int64_t gradients = a->n * a->k + (a->dbias ? a->n : 0);
-    return matmul_cost(a->dtype, a->m, a->n, a->k,
-                       bytes_of(a->dtype, a->m * (a->n + a->k)) +
-                           gradient_bytes(a->grad_dtype, gradients, a->accumulate));
+    double tail = gradient_bytes(a->grad_dtype, gradients, a->accumulate);
+    yk_cost cost = matmul_cost(a->dtype, a->n, a->k, a->m,
+                               bytes_of(a->dtype, a->m * (a->n + a->k)) + tail, tail);
+    cost.again = a->dbias ? bytes_of(a->dtype, a->m * a->n) : 0;
+    return cost;
 }
 
 yk_cost yk_rope_cost(const yk_rope_args *a)
@@ -106,6 +116,18 @@ yk_cost yk_rope_cost(const yk_rope_args *a)
 static double seen_pairs(int64_t seq_len, int64_t past)
 {
     return (double)seq_len * ((double)past + ((double)seq_len + 1) / 2);
+}
+
+/* Positions that a kernel of fused attention looks at together, and so many keys. */
+#define ATTENTION_TILE 128
+
+/* Pairs of the tiles that hold a seen pair. */
+static double tiled_pairs(int64_t seq_len)
+{
+    double tiles = (double)yk_div_up(seq_len, ATTENTION_TILE);
+    double all = (double)seq_len * (double)seq_len;
+    double pairs = tiles * (tiles + 1) / 2 * ATTENTION_TILE * ATTENTION_TILE;
+    return pairs < all ? pairs : all;
 }
 
 /* `products` of D multiplications and additions for every pair and head. */
@@ -124,8 +146,10 @@ yk_cost yk_attention_forward_cost(const yk_attention_forward_args *a)
     int64_t qkv = (a->heads + 2 * a->kv_heads) * a->head_size;
     double bytes = bytes_of(a->dtype, rows * (qkv + width)) + bytes_of(YK_F32, rows * a->heads) +
                    (a->doc_start ? bytes_of(YK_I32, rows) : 0);
-    return attention_cost(a->dtype, 2, seen_pairs(a->seq_len, 0), (double)(a->batch * width),
-                          bytes);
+    yk_cost cost =
+        attention_cost(a->dtype, 2, seen_pairs(a->seq_len, 0), (double)(a->batch * width), bytes);
+    cost.pairs = (double)(a->batch * a->heads) * tiled_pairs(a->seq_len);
+    return cost;
 }
 
 /* Five products: the scores again, dP, dV, dK, dQ. */
@@ -135,8 +159,11 @@ yk_cost yk_attention_backward_cost(const yk_attention_backward_args *a)
     int64_t qkv = (a->heads + 2 * a->kv_heads) * a->head_size;
     double bytes = bytes_of(a->dtype, rows * 2 * (qkv + width)) +
                    bytes_of(YK_F32, rows * a->heads) + (a->doc_start ? bytes_of(YK_I32, rows) : 0);
-    return attention_cost(a->dtype, 5, seen_pairs(a->seq_len, 0), (double)(a->batch * width),
-                          bytes);
+    yk_cost cost =
+        attention_cost(a->dtype, 5, seen_pairs(a->seq_len, 0), (double)(a->batch * width), bytes);
+    cost.pairs = (double)(a->batch * a->heads) * tiled_pairs(a->seq_len);
+    cost.backward = true;
+    return cost;
 }
 
 yk_cost yk_attention_cached_cost(const yk_attention_cached_args *a)
@@ -144,8 +171,11 @@ yk_cost yk_attention_cached_cost(const yk_attention_cached_args *a)
     int64_t width = a->heads * a->head_size, kv_width = a->kv_heads * a->head_size;
     int64_t row = a->seq_len * (2 * width + 2 * kv_width)  /* qkv in, y out */
                   + 2 * (a->past + a->seq_len) * kv_width; /* the caches, read and written */
-    return attention_cost(a->dtype, 2, seen_pairs(a->seq_len, a->past), (double)(a->batch * width),
-                          bytes_of(a->dtype, a->batch * row));
+    double pairs = seen_pairs(a->seq_len, a->past);
+    yk_cost cost = attention_cost(a->dtype, 2, pairs, (double)(a->batch * width),
+                                  bytes_of(a->dtype, a->batch * row));
+    cost.pairs = (double)(a->batch * a->heads) * pairs;
+    return cost;
 }
 
 yk_cost yk_swiglu_forward_cost(const yk_swiglu_forward_args *a)
@@ -161,8 +191,10 @@ yk_cost yk_swiglu_backward_cost(const yk_swiglu_backward_args *a)
 yk_cost yk_cross_entropy_cost(const yk_cross_entropy_args *a)
 {
     int64_t logits = a->rows * (a->vocab + (a->backward ? a->stride : 0));
-    return memory_cost(a->dtype, bytes_of(a->dtype, logits) + bytes_of(YK_F32, a->rows) +
-                                     bytes_of(YK_I32, a->rows));
+    yk_cost cost = memory_cost(a->dtype, bytes_of(a->dtype, logits) + bytes_of(YK_F32, a->rows) +
+                                             bytes_of(YK_I32, a->rows));
+    cost.again = a->backward ? bytes_of(a->dtype, a->rows * a->vocab) : 0; /* the sum comes first */
+    return cost;
 }
 
 yk_cost yk_loss_sum_cost(const yk_loss_sum_args *a)

@@ -39,8 +39,13 @@ typedef struct yk_device_spec {
     char name[64];                             /* such as "NVIDIA GeForce RTX 4090 D" */
     yk_device_kind kind;                       /* the backend whose workspaces it has: never DRY */
     int64_t memory_bytes;                      /* memory that tensors may use */
-    double matmul_flops[YK_N_FLOAT_DTYPES];    /* operations/s of matrix products, by yk_dtype */
-    double attention_flops[YK_N_FLOAT_DTYPES]; /* operations/s of fused attention, by yk_dtype */
+    int n_multiprocessors;                     /* that a product's tiles are dealt to; 0: none */
+    double matmul_flops[YK_N_FLOAT_DTYPES];    /* operations/s of products under way, by yk_dtype */
+    double tf32_flops;                         /* of fp32 rounded to TF32; 0: there is no TF32 */
+    double attention_flops[YK_N_FLOAT_DTYPES]; /* operations/s of fused attention's products */
+    double attention_backward;                 /* share of it that the backward pass has; 0: all */
+    double softmax_s[2];                       /* seconds beside products for a pair of positions
+                                                * and a head, forward and backward */
     double memory_rate;                        /* bytes/s, read plus written */
     double host_link_rate;                     /* bytes/s to or from host memory, each way */
     double launch_s;                           /* seconds one operation costs beside its work */
@@ -67,6 +72,10 @@ yk_status yk_device_open_cuda(int index, yk_device **device_out);
 
 /* Open a device that counts, described by `spec` (copied).                              [local] */
 yk_status yk_device_open_dry(const yk_device_spec *spec, yk_device **device_out);
+
+/* The description of the device that calls itself `name`, such as "NVIDIA H200"; false where it is
+ * not known. */
+bool yk_device_spec_recognize(const char *name, yk_device_spec *spec_out);
 
 /* The description of a known device by its short name ("4090d", "h200", "cpu", ...).    [local]
  *

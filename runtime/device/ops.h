@@ -333,7 +333,17 @@ typedef struct yk_cost {
     yk_dtype dtype;
     double flops; /* floating-point operations of its products */
     double bytes; /* each input read once, each output written once */
+
+    /* What kernels as they are take beside the least, for yk_cost_seconds(). */
+    double tail;     /* MATMUL: of `bytes`, those of the result and of what is added to it */
+    double again;    /* bytes that are read or written once more */
+    int64_t m, n, k; /* MATMUL: sides of the result, depth of its sums; 0: not looked at */
+    double pairs;    /* ATTENTION: pairs of positions in the tiles that are computed, all heads' */
+    bool backward;   /* ATTENTION */
 } yk_cost;
+
+/* Seconds that an operation takes on the device that `spec` describes, its launch left out. */
+double yk_cost_seconds(const yk_cost *cost, const yk_device_spec *spec);
 
 yk_cost yk_embed_forward_cost(const yk_embed_forward_args *a);
 yk_cost yk_embed_backward_cost(const yk_embed_backward_args *a);

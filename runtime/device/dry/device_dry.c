@@ -1,7 +1,7 @@
 /* runtime/device/dry/device_dry.c - the device that executes nothing and counts.
  *
  * Time.     Each stream has a clock. An operation starts when its stream is free and the host has
- *           issued it, and takes max(operations / rate, bytes / rate) + launch_s. The host's clock
+ *           issued it, and takes yk_cost_seconds() + launch_s. The host's clock
  *           moves when it waits: for a stream, for an event, and in every call on a compute stream
  *           where the described device is a CPU, since those return when the work is done. Streams
  *           do not slow each other down.
@@ -22,6 +22,7 @@ typedef struct dry_device {
     yk_device_counts counts;
     uintptr_t next_address; /* where the next allocation lies */
     double host_s;          /* the host's clock: nothing that it issues now starts earlier */
+    double fp32_flops;      /* of products that are not rounded to TF32 */
 } dry_device;
 
 typedef struct dry_stream {
@@ -58,6 +59,7 @@ yk_status yk_device_open_dry(const yk_device_spec *spec, yk_device **device_out)
         return yk_fail(YK_ENOMEM, "device dry", "no memory for its counters");
     }
     state->next_address = FIRST_ADDRESS;
+    state->fp32_flops = spec->matmul_flops[YK_F32];
     *d = (yk_device){
         .backend = &dry_backend,
         .workspaces = spec->kind == YK_DEVICE_CPU ? &yk_cpu_workspaces : &yk_cuda_workspaces,
@@ -73,6 +75,13 @@ yk_device_counts yk_device_get_counts(const yk_device *device)
 {
     if (device->kind != YK_DEVICE_DRY) return (yk_device_counts){0};
     return ((const dry_device *)device->state)->counts;
+}
+
+static void dry_set_tf32(yk_device *d, bool on)
+{
+    const dry_device *state = d->state;
+    double tf32_flops = d->spec.tf32_flops;
+    d->spec.matmul_flops[YK_F32] = on && tf32_flops > 0 ? tf32_flops : state->fp32_flops;
 }
 
 static void dry_close(yk_device *d)
@@ -229,11 +238,7 @@ static yk_status dry_stream_await_flag(yk_stream *s, const uint32_t *flag, uint3
 
 static yk_status charge(yk_stream *s, yk_cost cost)
 {
-    const yk_device_spec *spec = &s->device->spec;
-    double products_s = 0, memory_s = cost.bytes / spec->memory_rate;
-    if (cost.kind == YK_COST_MATMUL) products_s = cost.flops / spec->matmul_flops[cost.dtype];
-    if (cost.kind == YK_COST_ATTENTION) products_s = cost.flops / spec->attention_flops[cost.dtype];
-    return charge_time(s, products_s > memory_s ? products_s : memory_s, cost.flops, cost.bytes);
+    return charge_time(s, yk_cost_seconds(&cost, &s->device->spec), cost.flops, cost.bytes);
 }
 
 static yk_status charge_memory(yk_stream *s, double bytes)
@@ -306,6 +311,7 @@ static yk_status dry_zero(yk_stream *s, void *dst, int64_t bytes)
 
 static const yk_backend dry_backend = {
     .close = dry_close,
+    .set_tf32 = dry_set_tf32,
     .alloc = dry_alloc,
     .free = dry_free,
     .stream_create = dry_stream_create,

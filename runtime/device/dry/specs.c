@@ -1,17 +1,20 @@
 /* runtime/device/dry/specs.c - the devices that are known by a short name.
  *
  * Rates are what well-written kernels reach, not what the data sheet says, because a plan that
- * promises the data sheet is wrong. The h200 row was measured: matrix products 650-770 TFLOP/s,
- * moving with power, memory 4.3 TB/s, PCIe 55 GB/s one way and 49 GB/s with both in use, fused
- * attention forward and backward 245-530 TFLOP/s by shape. The other cards have the data sheet's
- * dense figures with fp32 accumulation, given beside each, times the shares reached in practice:
+ * promises the data sheet is wrong. Beside each card stand its data sheet's figures: dense, with
+ * fp32 sums, and the boost clock. From them follow
  *
- *   products   0.70 on sm_90 (power), 0.85 on sm_80, 0.92 on GeForce cards, whose 16-bit rate with
- *              fp32 accumulation is low enough to be kept
- *   fp32       0.75, without TF32
- *   attention  0.54 of the products' rate on sm_90, 0.65 elsewhere
- *   memory     0.90; PCIe 0.80 of the raw rate, both ways in use
+ *   products   0.78 of the 16-bit and of the TF32 figure on sm_90, where power holds them back, 0.88
+ *              on sm_80, 0.95 on GeForce cards, whose rate with fp32 sums is low enough to be kept;
+ *              fp32 0.78. Of the inner loops: what tiles, rounds and epilogues cost is in
+ *              cost_time.c
+ *   attention  products 0.48 of the 16-bit figure on sm_90 and 0.85 elsewhere, since the kernels'
+ *              instructions are those of sm_80; backward 0.52 of that; fp32 0.16 of the fp32 figure.
+ *              The softmax: 16 instructions forward and 29 backward for a pair, on one of a
+ *              multiprocessor's 128 lanes
+ *   memory     0.81 to 0.90, what norms reach; PCIe 0.80 of the raw rate, both ways in use
  *
+ * Shares were measured on an H200: products, attention at head sizes 64 and 128, norms, AdamW, copies.
  * memory_bytes is what CUDA reports as the card's total less 0.5 GiB for its own context.
  */
 #include <string.h>
@@ -28,84 +31,119 @@
         [YK_F32] = (f32)*TERA, [YK_BF16] = (half)*TERA, [YK_F16] = (half)*TERA                     \
     }
 
+/* Multiprocessors, and what they make of a pair of positions at so many GHz. */
+#define MULTIPROCESSORS(n, ghz)                                                                    \
+    .n_multiprocessors = (n), .attention_backward = 0.52,                                          \
+    .softmax_s = {16.2 / (128 * (n) * (ghz)*GIGA), 28.8 / (128 * (n) * (ghz)*GIGA)}
+
 typedef struct known_spec {
     const char *short_name;
+    const char *calls_itself; /* how its name begins; NULL: not looked for */
     yk_device_spec spec;
 } known_spec;
 
+/* In order: a name that another begins with stands after it. */
 static const known_spec known_specs[] = {
-    /* Data sheet: 14,592 cores at 2.52 GHz; 73.5 fp32, 147 bf16, 1008 GB/s, PCIe 4.0 x16. */
+    /* 114 multiprocessors at 2.52 GHz; 73.5 fp32 and TF32, 147 bf16, 1008 GB/s, PCIe 4.0 x16.
+     * NVIDIA, GeForce RTX 4090 D specifications; Ada GPU architecture whitepaper, appendix A. */
     {"4090d",
+     "NVIDIA GeForce RTX 4090 D",
      {.name = "NVIDIA GeForce RTX 4090 D",
       .kind = YK_DEVICE_CUDA,
       .memory_bytes = GIB(23.14),
-      .matmul_flops = RATES(55, 135),
-      .attention_flops = RATES(36, 88),
+      MULTIPROCESSORS(114, 2.52),
+      .matmul_flops = RATES(57, 140),
+      .tf32_flops = 70 * TERA,
+      .attention_flops = RATES(11.8, 125),
       .memory_rate = 907 * GIGA,
       .host_link_rate = 25 * GIGA,
       .launch_s = 3e-6}},
-    /* Data sheet: 82.6 fp32, 165.2 bf16, 1008 GB/s, PCIe 4.0 x16. */
+    /* 128 at 2.52 GHz; 82.6 fp32 and TF32, 165.2 bf16, 1008 GB/s, PCIe 4.0 x16. Ada GPU architecture
+     * whitepaper, appendix A. */
     {"4090",
+     "NVIDIA GeForce RTX 4090",
      {.name = "NVIDIA GeForce RTX 4090",
       .kind = YK_DEVICE_CUDA,
       .memory_bytes = GIB(23.14),
-      .matmul_flops = RATES(62, 152),
-      .attention_flops = RATES(40, 99),
+      MULTIPROCESSORS(128, 2.52),
+      .matmul_flops = RATES(64, 157),
+      .tf32_flops = 78 * TERA,
+      .attention_flops = RATES(13.2, 140),
       .memory_rate = 907 * GIGA,
       .host_link_rate = 25 * GIGA,
       .launch_s = 3e-6}},
-    /* Data sheet: 35.6 fp32, 71 bf16, 936 GB/s, PCIe 4.0 x16. */
+    /* 82 at 1.695 GHz; 35.6 fp32 and TF32, 71 bf16, 936 GB/s, PCIe 4.0 x16. GA102 whitepaper,
+     * appendix A. */
     {"3090",
+     "NVIDIA GeForce RTX 3090",
      {.name = "NVIDIA GeForce RTX 3090",
       .kind = YK_DEVICE_CUDA,
       .memory_bytes = GIB(23.19),
-      .matmul_flops = RATES(27, 65),
-      .attention_flops = RATES(17, 42),
+      MULTIPROCESSORS(82, 1.695),
+      .matmul_flops = RATES(28, 67),
+      .tf32_flops = 34 * TERA,
+      .attention_flops = RATES(5.7, 60),
       .memory_rate = 842 * GIGA,
       .host_link_rate = 25 * GIGA,
       .launch_s = 4e-6}},
-    /* Data sheet: 104.8 fp32, 209.5 bf16, 1792 GB/s, PCIe 5.0 x16. */
+    /* 170 at 2.407 GHz; 104.8 fp32 and TF32, 209.5 bf16, 1792 GB/s, PCIe 5.0 x16. RTX Blackwell
+     * GPU architecture whitepaper, appendix A. */
     {"5090",
+     "NVIDIA GeForce RTX 5090",
      {.name = "NVIDIA GeForce RTX 5090",
       .kind = YK_DEVICE_CUDA,
       .memory_bytes = GIB(30.87),
-      .matmul_flops = RATES(79, 193),
-      .attention_flops = RATES(51, 125),
+      MULTIPROCESSORS(170, 2.407),
+      .matmul_flops = RATES(82, 199),
+      .tf32_flops = 100 * TERA,
+      .attention_flops = RATES(16.8, 178),
       .memory_rate = 1613 * GIGA,
       .host_link_rate = 50 * GIGA,
       .launch_s = 3e-6}},
-    /* Data sheet, 80 GB SXM: 19.5 fp32, 312 bf16, 2039 GB/s, PCIe 4.0 x16. */
+    /* 80 GB SXM: 108 at 1.41 GHz; 19.5 fp32, 156 TF32, 312 bf16, 2039 GB/s, PCIe 4.0 x16. A100
+     * data sheet. */
     {"a100",
+     "NVIDIA A100",
      {.name = "NVIDIA A100-SXM4-80GB",
       .kind = YK_DEVICE_CUDA,
       .memory_bytes = GIB(78.65),
-      .matmul_flops = RATES(15, 265),
-      .attention_flops = RATES(10, 172),
-      .memory_rate = 1835 * GIGA,
+      MULTIPROCESSORS(108, 1.41),
+      .matmul_flops = RATES(15, 275),
+      .tf32_flops = 137 * TERA,
+      .attention_flops = RATES(3.1, 265),
+      .memory_rate = 1750 * GIGA,
       .host_link_rate = 25 * GIGA,
       .launch_s = 4e-6}},
-    /* Data sheet, 80 GB SXM: 67 fp32, 989 bf16, 3350 GB/s, PCIe 5.0 x16. */
+    /* 80 GB SXM: 132 at 1.755 GHz; 67 fp32, 495 TF32, 989 bf16, 3350 GB/s, PCIe 5.0 x16. H100 data
+     * sheet. */
     {"h100",
+     "NVIDIA H100",
      {.name = "NVIDIA H100 80GB HBM3",
       .kind = YK_DEVICE_CUDA,
       .memory_bytes = GIB(78.6),
-      .matmul_flops = RATES(50, 690),
-      .attention_flops = RATES(33, 370),
-      .memory_rate = 3015 * GIGA,
+      MULTIPROCESSORS(132, 1.755),
+      .matmul_flops = RATES(52, 770),
+      .tf32_flops = 385 * TERA,
+      .attention_flops = RATES(10.7, 475),
+      .memory_rate = 2750 * GIGA,
       .host_link_rate = 49 * GIGA,
       .launch_s = 3e-6}},
-    /* Measured, but for fp32: data sheet 67 fp32, 989 bf16, 4800 GB/s, PCIe 5.0 x16. */
+    /* 132 at 1.755 GHz; 67 fp32, 495 TF32, 989 bf16, 4800 GB/s, PCIe 5.0 x16. H200 data sheet. */
     {"h200",
+     "NVIDIA H200",
      {.name = "NVIDIA H200",
       .kind = YK_DEVICE_CUDA,
       .memory_bytes = GIB(139.3),
-      .matmul_flops = RATES(50, 700),
-      .attention_flops = RATES(33, 380),
-      .memory_rate = 4300 * GIGA,
+      MULTIPROCESSORS(132, 1.755),
+      .matmul_flops = RATES(52, 770),
+      .tf32_flops = 385 * TERA,
+      .attention_flops = RATES(10.7, 475),
+      .memory_rate = 3900 * GIGA,
       .host_link_rate = 49 * GIGA,
       .launch_s = 3e-6}},
     /* Two cores at 2.5 GHz with AVX-512, as cpu/ describes them. */
     {"cpu",
+     NULL,
      {.name = "two CPU cores",
       .kind = YK_DEVICE_CPU,
       .memory_bytes = GIB(8),
@@ -130,4 +168,15 @@ yk_status yk_device_spec_find(const char *name, yk_device_spec *spec_out)
         strcat(names, known_specs[i].short_name);
     }
     return yk_fail(YK_EINVAL, name, "no such device is known; known are %s", names);
+}
+
+bool yk_device_spec_recognize(const char *name, yk_device_spec *spec_out)
+{
+    for (size_t i = 0; i < N_KNOWN; i++) {
+        const char *begin = known_specs[i].calls_itself;
+        if (!begin || strncmp(name, begin, strlen(begin)) != 0) continue;
+        *spec_out = known_specs[i].spec;
+        return true;
+    }
+    return false;
 }

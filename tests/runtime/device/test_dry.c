@@ -206,6 +206,68 @@ static void gradients_that_accumulate_are_read_as_well(void **state)
     expect_near(yk_linear_backward_weight_cost(&a).bytes, once.bytes + 4 * 15 + 2 * 4 * 3);
 }
 
+/* A product on a GPU of four multiprocessors: 1e9 operations/s each under way. */
+static double product_seconds(int64_t m, int64_t n, int64_t k)
+{
+    yk_device_spec spec = round_rates;
+    spec.n_multiprocessors = 4;
+    spec.matmul_flops[YK_BF16] = 4e9;
+    spec.memory_rate = 1e15;
+    yk_linear_forward_args a = product_of(NULL, YK_BF16, m, n, k);
+    yk_cost cost = yk_linear_forward_cost(&a);
+    return yk_cost_seconds(&cost, &spec);
+}
+
+static void tiles_that_do_not_fill_a_round_cost_a_whole_one(void **state)
+{
+    (void)state;
+    double round = 2.0 * 256 * 128 * (960 + 64) / 1e9; /* one tile; its start is as 64 of depth */
+    assert_true(fabs(product_seconds(1024, 128, 960) - round) < 1e-6 * round);
+    assert_true(fabs(product_seconds(2048, 128, 960) - 2 * round) < 1e-6 * round);
+    double five = product_seconds(1280, 128, 960); /* smaller tiles fill the second round better */
+    assert_true(five > 1.25 * round && five < 2 * round);
+}
+
+static void a_small_depth_is_slower_for_its_operations(void **state)
+{
+    (void)state;
+    assert_true(product_seconds(2048, 256, 64) > 1.8 * product_seconds(2048, 256, 960) / 15);
+    /* Few tiles and a great depth: the sums are split over the multiprocessors. */
+    double one = product_seconds(256, 128, 8192);
+    assert_true(one < 0.3 * 2.0 * 256 * 128 * 8192 / 1e9);
+}
+
+static void what_an_epilogue_moves_comes_on_top(void **state)
+{
+    (void)state;
+    yk_device_spec spec = round_rates;
+    spec.n_multiprocessors = 4;
+    spec.memory_rate = 1e9;
+    char memory;
+    yk_linear_forward_args a = product_of(&memory, YK_BF16, 256, 256, 512);
+    yk_cost plain = yk_linear_forward_cost(&a);
+    a.residual = &memory;
+    yk_cost added = yk_linear_forward_cost(&a);
+    expect_near(yk_cost_seconds(&added, &spec) - yk_cost_seconds(&plain, &spec),
+                2.0 * 256 * 256 / 1e9);
+}
+
+static void the_softmax_takes_its_time_whatever_the_heads_size(void **state)
+{
+    (void)state;
+    yk_device_spec spec = round_rates;
+    spec.memory_rate = 1e15;
+    spec.softmax_s[0] = 1e-6;
+    yk_attention_forward_args a = {
+        .batch = 1, .seq_len = 256, .heads = 2, .kv_heads = 2, .head_size = 8, .dtype = YK_BF16};
+    yk_cost small = yk_attention_forward_cost(&a);
+    a.head_size = 16;
+    yk_cost large = yk_attention_forward_cost(&a);
+    double softmax = 2 * 3 * 128 * 128 * 1e-6; /* two heads, three tiles that hold a seen pair */
+    expect_near(yk_cost_seconds(&small, &spec) - softmax, small.flops / 1e9);
+    expect_near(yk_cost_seconds(&large, &spec) - softmax, large.flops / 1e9);
+}
+
 /* The backward pass of attention has five products for two. */
 static void attention_backward_is_five_products_for_two(void **state)
 {
@@ -374,6 +436,10 @@ int main(void)
         cmocka_unit_test(the_hosts_waits_order_streams_too),
         cmocka_unit_test(a_described_cpu_runs_its_streams_one_after_the_other),
         cmocka_unit_test(gradients_that_accumulate_are_read_as_well),
+        cmocka_unit_test(tiles_that_do_not_fill_a_round_cost_a_whole_one),
+        cmocka_unit_test(a_small_depth_is_slower_for_its_operations),
+        cmocka_unit_test(what_an_epilogue_moves_comes_on_top),
+        cmocka_unit_test(the_softmax_takes_its_time_whatever_the_heads_size),
         cmocka_unit_test(attention_backward_is_five_products_for_two),
         cmocka_unit_test(memory_bound_operations_have_the_bytes_of_their_arrays),
         cmocka_unit_test(memory_is_counted_without_limit_and_never_given_twice),
