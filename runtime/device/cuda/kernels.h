@@ -10,7 +10,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "runtime/device/ops.h"
+#include "runtime/device/ops_wire.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -78,6 +78,12 @@ cudaError_t yk_cuda_adamw(const yk_adamw_args *a, cudaStream_t s);
 
 /* cast.cu */
 cudaError_t yk_cuda_cast(const yk_cast_args *a, cudaStream_t s);
+
+/* wire.cu */
+cudaError_t yk_cuda_greatest(const yk_greatest_args *a, cudaStream_t s);
+cudaError_t yk_cuda_wire_pack(const yk_pack_args *a, cudaStream_t s);
+cudaError_t yk_cuda_wire_sum(const yk_sum_parts_args *a, cudaStream_t s);
+cudaError_t yk_cuda_sum_values(const yk_sum_values_args *a, cudaStream_t s);
 
 /* attention_forward.cu, attention_backward.cu: matrix instructions, 16-bit
  * storage, head sizes that are multiples of 8 up to 256. */

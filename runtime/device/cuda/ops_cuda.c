@@ -144,6 +144,26 @@ static yk_status cuda_zero(yk_stream *s, void *dst, int64_t bytes)
     LAUNCH("zero", cudaMemsetAsync(dst, 0, (size_t)bytes, cs));
 }
 
+static yk_status cuda_greatest(yk_stream *s, const yk_greatest_args *a)
+{
+    LAUNCH("greatest", yk_cuda_greatest(a, cs));
+}
+
+static yk_status cuda_pack(yk_stream *s, const yk_pack_args *a)
+{
+    LAUNCH("pack", yk_cuda_wire_pack(a, cs));
+}
+
+static yk_status cuda_sum_parts(yk_stream *s, const yk_sum_parts_args *a)
+{
+    LAUNCH("sum_parts", yk_cuda_wire_sum(a, cs));
+}
+
+static yk_status cuda_sum_values(yk_stream *s, const yk_sum_values_args *a)
+{
+    LAUNCH("sum_values", yk_cuda_sum_values(a, cs));
+}
+
 cudaError_t yk_cuda_kernels_prepare(int shared_bytes_max)
 {
     cudaError_t e = yk_cuda_cross_entropy_prepare(shared_bytes_max);
@@ -199,4 +219,8 @@ const yk_backend yk_cuda_backend = {
     .cast = cuda_cast,
     .copy = cuda_copy,
     .zero = cuda_zero,
+    .greatest = cuda_greatest,
+    .pack = cuda_pack,
+    .sum_parts = cuda_sum_parts,
+    .sum_values = cuda_sum_values,
 };

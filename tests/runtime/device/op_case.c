@@ -238,6 +238,11 @@ const int32_t *op_ints(const op_buffer *b)
     return (const int32_t *)(const void *)(b->host + GUARD_BYTES);
 }
 
+const uint8_t *op_bytes(const op_buffer *b)
+{
+    return b->host + GUARD_BYTES;
+}
+
 op_buffer *op_output(op_case *c, yk_dtype t, int64_t n)
 {
     op_buffer *b = new_buffer(c, OP_OUTPUT, t, n, n * yk_dtype_bytes(t));

@@ -106,6 +106,9 @@ op_buffer *op_indices(op_case *c, int64_t n, int64_t below);
 op_buffer *op_integers(op_case *c, int64_t n, const int32_t *values);
 const int32_t *op_ints(const op_buffer *b);
 
+/* The bytes of `b` as they were before the operation, then as they are after it. */
+const uint8_t *op_bytes(const op_buffer *b);
+
 op_buffer *op_output(op_case *c, yk_dtype t, int64_t n);
 
 /* A gradient: an output, or an inout where it accumulates. */
