@@ -21,6 +21,7 @@ typedef struct yk_reduction {
 } yk_reduction;
 
 typedef struct yk_comm_backend {
+    const char *name;
     yk_status (*create)(yk_comm *comm); /* fills `state`; the head is filled */
     void (*destroy)(yk_comm *comm);
     yk_status (*all_gather)(yk_comm *comm, void *full, const void *shard, int64_t bytes,
@@ -29,11 +30,13 @@ typedef struct yk_comm_backend {
     yk_status (*all_reduce_values)(yk_comm *comm, yk_step_values *values, yk_stream *stream);
     yk_status (*broadcast)(yk_comm *comm, void *buffer, int64_t bytes, int root, yk_stream *stream);
     yk_status (*barrier)(yk_comm *comm, yk_stream *stream);
+    int64_t (*flushed)(const yk_comm *comm); /* NULL: it is in n_flushed */
 } yk_comm_backend;
 
 struct yk_comm {
     const yk_comm_backend *backend;
-    yk_comm_options o; /* topology: that of the described ranks, or zeros */
+    const yk_comm_backend *stands_for; /* `backend`, but on a dry device what that would be */
+    yk_comm_options o;                 /* topology: that of the described ranks, or zeros */
     yk_topology topology;
     int index, size;
     int n_local, n_nodes; /* size = n_local * n_nodes: the levels of the group */
@@ -69,6 +72,12 @@ static inline int yk_comm_node(const yk_comm *comm)
 
 extern const yk_comm_backend yk_comm_self;
 extern const yk_comm_backend yk_comm_mpi;
+extern const yk_comm_backend yk_comm_hostmem;
 extern const yk_comm_backend yk_comm_dry;
+
+/* hostmem_layout.c: what a group over hostmem takes of staging memory and brings to what the node
+ * shares; pure, also for a dry group. */
+int64_t yk_comm_hostmem_staging_bytes(const yk_comm *comm);
+int64_t yk_comm_hostmem_shared_bytes(const yk_comm *comm);
 
 #endif

@@ -84,9 +84,18 @@ static yk_status place(yk_comm *c)
     return YK_OK;
 }
 
+static yk_status push_for_hostmem(yk_comm *c)
+{
+    void *staging = NULL;
+    YK_TRY(yk_arena_push(c->o.staging, "wire buffers", yk_comm_hostmem_staging_bytes(c), &staging));
+    c->staging = staging;
+    return YK_OK;
+}
+
 /* A ring reduces in place. */
 static yk_status push_staging(yk_comm *c)
 {
+    if (c->stands_for == &yk_comm_hostmem) return push_for_hostmem(c);
     if (c->size == 1 || c->o.max_count == 0 || c->o.reduce == YK_REDUCE_RING) return YK_OK;
     int64_t element = yk_dtype_bytes(c->o.wire), slots = yk_comm_n_slots(c);
     int64_t fitting = yk_max(STAGING_BYTES / (slots * element), CHUNK_MIN_ELEMENTS);
@@ -97,19 +106,31 @@ static yk_status push_staging(yk_comm *c)
     return YK_OK;
 }
 
+/* Can host memory carry it? Ranks of several nodes share none, and the scale of fp16 for two groups
+ * that reduce one after the other is agreed on by all nodes. */
+static bool fits_hostmem(const yk_comm *c)
+{
+    bool scale_of_all = c->o.whole && c->o.whole->n_nodes > 1 && c->o.wire == YK_F16;
+    return c->n_nodes == 1 && !scale_of_all;
+}
+
+static const yk_comm_backend *backend_of(const yk_comm *c)
+{
+    bool cpu = yk_device_get_spec(c->o.device)->kind == YK_DEVICE_CPU;
+    if (c->size == 1) return &yk_comm_self;
+    if (c->o.backend == YK_COMM_HOSTMEM && fits_hostmem(c)) return &yk_comm_hostmem;
+    return cpu ? &yk_comm_mpi : NULL;
+}
+
 static yk_status choose_backend(yk_comm *c)
 {
-    yk_device_kind kind = yk_device_get_kind(c->o.device);
-    if (c->size == 1)
-        c->backend = &yk_comm_self;
-    else if (kind == YK_DEVICE_DRY)
-        c->backend = &yk_comm_dry;
-    else if (kind == YK_DEVICE_CPU)
-        c->backend = &yk_comm_mpi;
-    else
+    bool dry = yk_device_get_kind(c->o.device) == YK_DEVICE_DRY;
+    c->stands_for = backend_of(c);
+    if (!dry && !c->stands_for)
         return yk_fail(YK_EUNSUPPORTED, "comm.backend",
                        "%d ranks were started, and several ranks are not offered on %s; start one",
                        c->size, yk_device_get_spec(c->o.device)->name);
+    c->backend = dry && c->size > 1 ? &yk_comm_dry : c->stands_for;
     return YK_OK;
 }
 
@@ -142,6 +163,16 @@ void yk_comm_destroy(yk_comm *c)
     free(c);
 }
 
+const char *yk_comm_backend_name(const yk_comm *c)
+{
+    return c->stands_for ? c->stands_for->name : "nccl";
+}
+
+int64_t yk_comm_shared_bytes(const yk_comm *c)
+{
+    return c->stands_for == &yk_comm_hostmem ? yk_comm_hostmem_shared_bytes(c) : 0;
+}
+
 int yk_comm_index(const yk_comm *c)
 {
     return c->index;
@@ -168,7 +199,7 @@ yk_comm_counts yk_comm_get_counts(const yk_comm *c)
     return (yk_comm_counts){
         .bytes_sent = atomic_load(&c->bytes_sent),
         .n_collectives = atomic_load(&c->n_collectives),
-        .n_flushed = atomic_load(&c->n_flushed),
+        .n_flushed = c->backend->flushed ? c->backend->flushed(c) : atomic_load(&c->n_flushed),
         .busy_s = 1e-9 * (double)atomic_load(&c->busy_ns),
     };
 }

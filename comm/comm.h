@@ -54,7 +54,8 @@ typedef struct yk_topology {
 
 typedef struct yk_comm_options {
     yk_world *world; /* borrowed until the group is destroyed; NULL: one rank. Not used when dry */
-    yk_device *device; /* likewise; its kind picks the backend: mpi on cpu, nccl on cuda, dry */
+    yk_device *device; /* likewise; on a dry one the group counts for the backend it would have */
+    yk_comm_choice backend;      /* auto: mpi on cpu, nccl on cuda */
     const yk_topology *topology; /* on a dry device, copied; NULL: one rank. Not used elsewhere */
     yk_axis axis;
     /* For two groups that reduce one after the other, in the node and then across, what one over all
@@ -75,13 +76,19 @@ typedef struct yk_comm_options {
  *
  * YK_EINVAL       the nodes have different numbers of ranks, and the axis crosses nodes; with
  *                 `ring`, max_count is over 2^31 - 1
- * YK_EUNSUPPORTED the device has no backend here
+ * YK_EUNSUPPORTED the device has no backend here, or not the one that is asked for
  * YK_ENOMEM       the arena is too small
  */
 yk_status yk_comm_create(const yk_comm_options *options, yk_comm **comm_out);
 
 /* Release the group, when its streams have passed its collectives. NULL does nothing. [collective] */
 void yk_comm_destroy(yk_comm *comm);
+
+/* What carries the group's collectives, or would: "self", "mpi", "nccl" or "hostmem". */
+const char *yk_comm_backend_name(const yk_comm *comm);
+
+/* Pinned host memory that this rank brings to what its node's ranks share. */
+int64_t yk_comm_shared_bytes(const yk_comm *comm);
 
 int yk_comm_index(const yk_comm *comm);
 int yk_comm_size(const yk_comm *comm);

@@ -129,6 +129,7 @@ static yk_status dry_broadcast(yk_comm *c, void *buffer, int64_t bytes, int root
 }
 
 const yk_comm_backend yk_comm_dry = {
+    .name = "dry",
     .all_gather = dry_all_gather,
     .reduce = dry_reduce,
     .all_reduce_values = dry_all_reduce_values,

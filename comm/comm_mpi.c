@@ -164,6 +164,7 @@ static yk_status mpi_barrier(yk_comm *c, yk_stream *stream)
 }
 
 const yk_comm_backend yk_comm_mpi = {
+    .name = "mpi",
     .create = mpi_create,
     .destroy = mpi_destroy,
     .all_gather = mpi_all_gather,

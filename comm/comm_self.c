@@ -37,6 +37,7 @@ static yk_status self_reduce(yk_comm *c, const yk_reduction *r, yk_stream *strea
 }
 
 const yk_comm_backend yk_comm_self = {
+    .name = "self",
     .all_gather = self_all_gather,
     .reduce = self_reduce,
 };

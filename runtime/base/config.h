@@ -68,6 +68,13 @@ typedef enum yk_reduce_every {
     YK_REDUCE_MICRO, /* at each micro-batch */
 } yk_reduce_every;
 
+typedef enum yk_comm_choice {
+    YK_COMM_AUTO,    /* hostmem where ranks share a GPU, else nccl on GPUs and mpi on processors */
+    YK_COMM_MPI,     /* from host memory */
+    YK_COMM_NCCL,    /* from GPU to GPU */
+    YK_COMM_HOSTMEM, /* by copy engines through host memory that a node's ranks share */
+} yk_comm_choice;
+
 typedef enum yk_device_choice {
     YK_DEVICE_CHOICE_AUTO, /* cuda where there is a GPU, else cpu */
     YK_DEVICE_CHOICE_CPU,
@@ -141,6 +148,7 @@ typedef struct yk_config {
         yk_shard_choice shard;
     } parallel;
     struct {
+        yk_comm_choice backend;
         int wire; /* what gradients travel as: yk_dtype, or YK_AUTO: as precision.grads */
         yk_reduce_choice reduce;
         yk_reduce_every reduce_every;

@@ -2,6 +2,8 @@
 #include "tests/ranks/rig.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 void rank_fail(yk_world *world, const char *file, int line, const char *condition)
 {
@@ -31,6 +33,12 @@ void rank_close(rank_rig *r)
     yk_world_leave(r->world);
 }
 
+yk_comm_choice rank_backend(void)
+{
+    const char *name = getenv("YK_RANK_BACKEND");
+    return name && strcmp(name, "hostmem") == 0 ? YK_COMM_HOSTMEM : YK_COMM_AUTO;
+}
+
 static rank_group open_group(rank_rig *r, rank_group g, yk_comm *whole, int64_t max_count,
                              double timeout_s)
 {
@@ -38,6 +46,7 @@ static rank_group open_group(rank_rig *r, rank_group g, yk_comm *whole, int64_t 
                               &g.arena) == YK_OK);
     yk_comm_options o = {.world = r->world,
                          .device = r->device,
+                         .backend = rank_backend(),
                          .axis = g.axis,
                          .whole = whole,
                          .reduce = g.reduce,

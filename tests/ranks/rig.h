@@ -25,6 +25,9 @@ void rank_close(rank_rig *r);
 
 _Noreturn void rank_fail(yk_world *world, const char *file, int line, const char *condition);
 
+/* What YK_RANK_BACKEND in the environment asks for: hostmem, else what is usual. */
+yk_comm_choice rank_backend(void);
+
 /* A group with memory of its own. */
 typedef struct rank_group {
     yk_comm *comm;

@@ -29,6 +29,21 @@ done <<'END'
 3 1 3 long
 END
 
+while read -r n node_size nodes what; do
+    case_is "$what buffers on $n ranks, $node_size to a node, through host memory"
+    YK_RANK_BACKEND=hostmem on_ranks "$n" "$node_size" "$program" "$what"
+    expect_status 0
+    expect_text out "passed on $n ranks, $nodes nodes"
+    [ -z "$err" ] || fail "something was said"
+done <<'END'
+2 2 1 short
+3 3 1 short
+4 2 2 short
+8 8 1 brief
+2 2 1 long
+3 3 1 long
+END
+
 case_is "a group of one process needs no MPI"
 run "$program" short
 expect_status 0

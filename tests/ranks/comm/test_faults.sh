@@ -22,6 +22,21 @@ done <<'END'
 3 3 world
 END
 
+while read -r n what; do
+    case_is "a $what through host memory that rank $((n - 1)) does not come to, on $n ranks"
+    YK_RANK_BACKEND=hostmem on_ranks "$n" "$n" "$program" "$what"
+    expect_status 3
+    expect_text err "rank $((n - 1)) did not arrive within 0.5 s"
+    expect_no_text err "rank 0 did not"
+    expect_no_text err FAILED
+done <<'END'
+2 reduction
+3 gather
+4 broadcast
+3 values
+2 exit
+END
+
 case_is "who leaves instead of aborting waits for nobody"
 on_ranks 2 2 "$program" exit
 expect_status 3
@@ -34,9 +49,11 @@ expect_status 3
 expect_text err "rank 2 did not arrive within 0.5 s"
 expect_no_text err "rank 0 did not"
 
-case_is "transfers run beside work, and waiting is cheap"
-on_ranks 2 2 "$program" beside
-expect_status 0
-expect_text out passed
+for backend in mpi hostmem; do
+    case_is "transfers over $backend run beside work, and waiting is cheap"
+    YK_RANK_BACKEND=$backend on_ranks 2 2 "$program" beside
+    expect_status 0
+    expect_text out passed
+done
 
 passed

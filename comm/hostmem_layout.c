@@ -1,0 +1,134 @@
+/* comm/hostmem_layout.c - where everything lies, in the segment and in staging memory.
+ *
+ * The segment: words, 64 bytes apart so that no two writers share a line; marks; what ranks bring to
+ * meetings; then a part for each rank, at a page, which that rank touches first: so it lies on that
+ * rank's NUMA node. A rank's part has HOSTMEM_DEPTH slots for each other rank, for parts of sums, and
+ * as many for sums and for gathers.
+ *
+ * Staging memory holds what a chunk is on the device: packed for each other rank, arrived from each,
+ * summed, come back; each twice, since a chunk travels while the one before it is worked on.
+ */
+#include "comm/hostmem.h"
+#include "runtime/base/arith.h"
+
+#define PAGE      4096
+#define WORD_STEP (64 / (int)sizeof(uint32_t))
+
+/* Bytes of the chunks that a rank sends to all others together, and of one of a gather. A copy engine
+ * reaches its rate at a megabyte; on a processor a chunk should stay in its cache. */
+#define REDUCE_BYTES_GPU ((int64_t)8 << 20)
+#define GATHER_BYTES_GPU ((int64_t)4 << 20)
+#define REDUCE_BYTES_CPU ((int64_t)1 << 20)
+#define GATHER_BYTES_CPU ((int64_t)256 << 10)
+#define CHUNK_BYTES_MIN  ((int64_t)64 << 10)
+
+static void lay_out_control(hostmem_layout *l)
+{
+    int64_t n = l->n;
+    l->marks = (int64_t)HOSTMEM_N_WORDS * n * n * 64;
+    l->values = l->marks + n * 2 * HOSTMEM_N_LANES * 64;
+    l->greatest = l->values + 2 * n * (int64_t)sizeof(yk_step_values);
+    l->flushed = yk_round_up(l->greatest + 2 * n * (int64_t)sizeof(float), 64);
+    l->control_bytes = yk_round_up(l->flushed + n * (int64_t)sizeof(int64_t), PAGE);
+}
+
+static void lay_out_part(hostmem_layout *l)
+{
+    l->sums = (int64_t)(l->n - 1) * HOSTMEM_DEPTH * l->chunk_bytes;
+    l->gathers = l->sums + HOSTMEM_DEPTH * l->chunk_bytes;
+    l->rank_bytes = yk_round_up(l->gathers + HOSTMEM_DEPTH * l->gather_bytes, PAGE);
+    l->segment_bytes = l->control_bytes + l->n * l->rank_bytes;
+}
+
+static void lay_out_staging(hostmem_layout *l)
+{
+    int64_t pair = 2 * l->chunk_bytes;
+    l->in = (int64_t)(l->n - 1) * pair;
+    l->sum = l->in + l->n * pair;
+    l->back = l->sum + pair;
+    l->values_of_all = l->back + (int64_t)(l->n - 1) * pair;
+    l->greatest_of_all =
+        l->values_of_all + yk_round_up(l->n * (int64_t)sizeof(yk_step_values), 256);
+    l->n_flushed = l->greatest_of_all + yk_round_up((l->n + 1) * (int64_t)sizeof(float), 256);
+    l->staging_bytes = l->n_flushed + 256;
+}
+
+hostmem_layout yk_hostmem_lay_out(const yk_comm *c)
+{
+    bool gpu = yk_device_get_spec(c->o.device)->kind == YK_DEVICE_CUDA;
+    int64_t element = yk_dtype_bytes(c->o.wire), most = yk_div_up(c->o.max_count, c->size);
+    int64_t wished = (gpu ? REDUCE_BYTES_GPU : REDUCE_BYTES_CPU) / c->size;
+    hostmem_layout l = {.n = c->size};
+    l.chunk = yk_max(wished, CHUNK_BYTES_MIN) / element;
+    l.chunk = yk_round_up(yk_min(l.chunk, most), 128);
+    l.chunk_bytes = l.chunk * element;
+    int64_t gathered = yk_round_up(most * (int64_t)sizeof(float), PAGE);
+    l.gather_bytes = yk_min(gathered, gpu ? GATHER_BYTES_GPU : GATHER_BYTES_CPU);
+    l.gather_bytes = yk_max(l.gather_bytes, CHUNK_BYTES_MIN);
+    lay_out_control(&l);
+    lay_out_part(&l);
+    lay_out_staging(&l);
+    return l;
+}
+
+int64_t yk_comm_hostmem_staging_bytes(const yk_comm *c)
+{
+    return yk_hostmem_lay_out(c).staging_bytes;
+}
+
+int64_t yk_comm_hostmem_shared_bytes(const yk_comm *c)
+{
+    hostmem_layout l = yk_hostmem_lay_out(c);
+    return l.rank_bytes + yk_round_up(l.control_bytes / l.n, PAGE);
+}
+
+/* ---- finding ------------------------------------------------------------------------------ */
+
+uint32_t *yk_hostmem_word(const hostmem_group *g, hostmem_word kind, int from, int to)
+{
+    int64_t n = g->layout.n;
+    return (uint32_t *)(void *)g->segment + (((int64_t)kind * n + from) * n + to) * WORD_STEP;
+}
+
+static uint32_t *mark(const hostmem_group *g, int rank, int i)
+{
+    uint32_t *marks = (uint32_t *)(void *)(g->segment + g->layout.marks);
+    return marks + ((int64_t)rank * 2 * HOSTMEM_N_LANES + i) * WORD_STEP;
+}
+
+uint32_t *yk_hostmem_begun(const hostmem_group *g, int rank, hostmem_lane lane)
+{
+    return mark(g, rank, 2 * (int)lane);
+}
+
+uint32_t *yk_hostmem_ended(const hostmem_group *g, int rank, hostmem_lane lane)
+{
+    return mark(g, rank, 2 * (int)lane + 1);
+}
+
+yk_step_values *yk_hostmem_values(const hostmem_group *g, uint32_t meeting)
+{
+    return (yk_step_values *)(void *)(g->segment + g->layout.values) +
+           meeting % 2 * (uint32_t)g->layout.n;
+}
+
+float *yk_hostmem_greatest(const hostmem_group *g, uint32_t meeting)
+{
+    return (float *)(void *)(g->segment + g->layout.greatest) + meeting % 2 * (uint32_t)g->layout.n;
+}
+
+int64_t *yk_hostmem_flushed(const hostmem_group *g, int rank)
+{
+    return (int64_t *)(void *)(g->segment + g->layout.flushed) + rank;
+}
+
+char *yk_hostmem_slot(const hostmem_group *g, hostmem_word ready, int from, int to, uint32_t number)
+{
+    const hostmem_layout *l = &g->layout;
+    char *part = g->segment + l->control_bytes + from * l->rank_bytes;
+    int64_t slot = number % HOSTMEM_DEPTH;
+    if (ready == HOSTMEM_GATHER_READY) return part + l->gathers + slot * l->gather_bytes;
+    if (ready == HOSTMEM_SUM_READY) return part + l->sums + slot * l->chunk_bytes;
+    int other = (to - from - 1 + l->n) % l->n; /* 0 .. n-2 */
+    return part + (other * HOSTMEM_DEPTH + slot) * l->chunk_bytes;
+}

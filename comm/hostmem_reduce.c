@@ -1,0 +1,253 @@
+/* comm/hostmem_reduce.c - sums in one order: parts through the host, added on the device.
+ *
+ * A shard is worked off in chunks. Chunk k of the others' parts is packed and goes to each of them;
+ * theirs come up side by side, and one operation adds them in order of rank. For all ranks the sum goes
+ * to the host once and is read by all. What is issued for a chunk:
+ *
+ *   send(k)   given stream: pack              down: copy to each rank
+ *   add(k)    up: copy from each rank         given stream: sum          down: copy the sum
+ *   spread(k) up: copy each rank's sum        given stream: unpack
+ *
+ * send(k + 1) is issued before add(k), and add(k + 1) before spread(k): then both directions of the link
+ * are in use while sums are formed. What a chunk holds in staging memory is doubled for it. Where
+ * elements are what travels, nothing is packed: parts leave from where they lie, and sums arrive where
+ * they belong, which has left by then, or the sum would not have been formed.
+ */
+#include "comm/hostmem.h"
+#include "runtime/base/arith.h"
+#include "runtime/device/ops.h"
+#include "runtime/device/ops_wire.h"
+
+typedef struct sums {
+    yk_comm *comm;
+    hostmem_group *group;
+    const yk_reduction *r;
+    yk_stream *stream;
+    hostmem_copies *copies;
+    bool packs; /* elements are not yet what travels */
+    yk_wire_scale scale;
+    int64_t *flushed; /* device memory */
+} sums;
+
+/* Elements begin .. begin+n-1 of every part. */
+typedef struct span {
+    uint32_t number; /* of the chunk in this reduction */
+    int parity;
+    int64_t begin, n, bytes; /* bytes on the wire */
+} span;
+
+static span span_of(const sums *x, int64_t k)
+{
+    int64_t chunk = x->group->layout.chunk, begin = k * chunk;
+    int64_t n = yk_min(chunk, x->r->count - begin);
+    return (span){(uint32_t)k, (int)(k % 2), begin, n, n * yk_dtype_bytes(x->r->wire)};
+}
+
+/* ---- where things lie --------------------------------------------------------------------- */
+
+/* Slot i of those that begin at `base` in staging memory, `width` of them to a chunk. */
+static char *staging(const sums *x, int64_t base, const span *s, int width, int i)
+{
+    return x->comm->staging + base + (s->parity * width + i) * x->group->layout.chunk_bytes;
+}
+
+/* A chunk of a rank's part. */
+static char *part(const sums *x, const span *s, int rank)
+{
+    return (char *)x->r->full + (rank * x->r->count + s->begin) * yk_dtype_bytes(x->r->dtype);
+}
+
+/* 0 .. n-2 for the other ranks. */
+static int other(const sums *x, int rank)
+{
+    return rank - (rank > x->comm->index);
+}
+
+/* ---- a chunk ------------------------------------------------------------------------------ */
+
+static yk_status pack(const sums *x, const span *s)
+{
+    const hostmem_group *g = x->group;
+    YK_TRY(yk_event_wait(g->events[HOSTMEM_SENT][s->parity], x->stream));
+    for (int p = 0; p < x->comm->size; p++)
+        if (p != x->comm->index)
+            YK_TRY(yk_pack(x->stream,
+                           &(yk_pack_args){.packed = staging(x, g->layout.out, s, x->comm->size - 1,
+                                                             other(x, p)),
+                                           .x = part(x, s, p),
+                                           .scale = x->scale,
+                                           .n_flushed = x->flushed,
+                                           .n = s->n,
+                                           .dtype = x->r->dtype,
+                                           .wire = x->r->wire}));
+    YK_TRY(yk_event_record(g->events[HOSTMEM_PACKED][s->parity], x->stream));
+    return yk_event_wait(g->events[HOSTMEM_PACKED][s->parity], x->copies->down);
+}
+
+static yk_status send(const sums *x, const span *s)
+{
+    const hostmem_group *g = x->group;
+    int n = x->comm->size;
+    if (x->packs) YK_TRY(pack(x, s));
+    for (int i = 1; i < n; i++) {
+        int to = (x->comm->index + i) % n;
+        const char *from =
+            x->packs ? staging(x, g->layout.out, s, n - 1, other(x, to)) : part(x, s, to);
+        YK_TRY(yk_hostmem_put(x->comm, HOSTMEM_PART_READY, to, g->n_parts + s->number, from,
+                              s->bytes));
+    }
+    return x->packs ? yk_event_record(g->events[HOSTMEM_SENT][s->parity], x->copies->down) : YK_OK;
+}
+
+/* All parts of a chunk, where the sum reads them. */
+static yk_status receive(const sums *x, const span *s)
+{
+    const hostmem_group *g = x->group;
+    int n = x->comm->size;
+    YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][s->parity], x->copies->up));
+    for (int i = 1; i < n; i++) {
+        int from = (x->comm->index + n - i) % n;
+        YK_TRY(yk_hostmem_get(x->comm, HOSTMEM_PART_READY, from, g->n_parts + s->number,
+                              staging(x, g->layout.in, s, n, from), s->bytes));
+    }
+    YK_TRY(yk_event_record(g->events[HOSTMEM_ARRIVED][s->parity], x->copies->up));
+    return yk_event_wait(g->events[HOSTMEM_ARRIVED][s->parity], x->stream);
+}
+
+static yk_status sum(const sums *x, const span *s, void *to)
+{
+    const hostmem_layout *l = &x->group->layout;
+    return yk_sum_parts(x->stream,
+                        &(yk_sum_parts_args){.sum = to,
+                                             .parts = staging(x, l->in, s, x->comm->size, 0),
+                                             .own = part(x, s, x->comm->index),
+                                             .stride = l->chunk_bytes,
+                                             .n_parts = x->comm->size,
+                                             .own_part = x->comm->index,
+                                             .scale = x->scale,
+                                             .n_flushed = x->packs ? x->flushed : NULL,
+                                             .n = s->n,
+                                             .travels = !x->r->shard,
+                                             .accumulate = x->r->accumulate,
+                                             .dtype = x->r->dtype,
+                                             .wire = x->r->wire});
+}
+
+/* A chunk of sums as it travelled, to where it belongs. */
+static yk_status unpack(const sums *x, const span *s, const void *from, int rank)
+{
+    return yk_sum_parts(x->stream, &(yk_sum_parts_args){.sum = part(x, s, rank),
+                                                        .parts = from,
+                                                        .n_parts = 1,
+                                                        .own_part = -1,
+                                                        .scale = x->scale,
+                                                        .n = s->n,
+                                                        .dtype = x->r->dtype,
+                                                        .wire = x->r->wire});
+}
+
+/* The sum of a chunk, and for all ranks on its way to them. */
+static yk_status add(const sums *x, const span *s)
+{
+    const hostmem_group *g = x->group;
+    const yk_reduction *r = x->r;
+    YK_TRY(receive(x, s));
+    if (r->shard) {
+        YK_TRY(sum(x, s, (char *)r->shard + s->begin * yk_dtype_bytes(r->dtype)));
+        return yk_event_record(g->events[HOSTMEM_SUMMED][s->parity], x->stream);
+    }
+    char *own = part(x, s, x->comm->index);
+    char *to = x->packs ? staging(x, g->layout.sum, s, 1, 0) : own;
+    if (x->packs) YK_TRY(yk_event_wait(g->events[HOSTMEM_SUM_SENT][s->parity], x->stream));
+    YK_TRY(sum(x, s, to));
+    YK_TRY(yk_event_record(g->events[HOSTMEM_SUMMED][s->parity], x->stream));
+    YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][s->parity], x->copies->down));
+    YK_TRY(yk_hostmem_put(x->comm, HOSTMEM_SUM_READY, HOSTMEM_ALL, g->n_sums + s->number, to,
+                          s->bytes));
+    if (!x->packs) return YK_OK;
+    YK_TRY(yk_event_record(g->events[HOSTMEM_SUM_SENT][s->parity], x->copies->down));
+    return unpack(x, s, to, x->comm->index);
+}
+
+/* The others' sums of a chunk. */
+static yk_status spread(const sums *x, const span *s)
+{
+    const hostmem_group *g = x->group;
+    int n = x->comm->size;
+    if (x->packs) YK_TRY(yk_event_wait(g->events[HOSTMEM_UNPACKED][s->parity], x->copies->up));
+    for (int i = 1; i < n; i++) {
+        int from = (x->comm->index + i) % n;
+        char *to =
+            x->packs ? staging(x, g->layout.back, s, n - 1, other(x, from)) : part(x, s, from);
+        YK_TRY(
+            yk_hostmem_get(x->comm, HOSTMEM_SUM_READY, from, g->n_sums + s->number, to, s->bytes));
+    }
+    if (!x->packs) return YK_OK;
+    YK_TRY(yk_event_record(g->events[HOSTMEM_BACK][s->parity], x->copies->up));
+    YK_TRY(yk_event_wait(g->events[HOSTMEM_BACK][s->parity], x->stream));
+    for (int p = 0; p < n; p++)
+        if (p != x->comm->index)
+            YK_TRY(unpack(x, s, staging(x, g->layout.back, s, n - 1, other(x, p)), p));
+    return yk_event_record(g->events[HOSTMEM_UNPACKED][s->parity], x->stream);
+}
+
+/* ---- the whole ---------------------------------------------------------------------------- */
+
+static yk_status all_chunks(const sums *x)
+{
+    int64_t n_chunks = yk_div_up(x->r->count, x->group->layout.chunk);
+    for (int64_t k = 0; k < n_chunks + 2; k++) {
+        span sent = span_of(x, k), added = span_of(x, k - 1), spread_out = span_of(x, k - 2);
+        if (k < n_chunks) YK_TRY(send(x, &sent));
+        if (k >= 1 && k - 1 < n_chunks) YK_TRY(add(x, &added));
+        if (k >= 2 && !x->r->shard) YK_TRY(spread(x, &spread_out));
+    }
+    x->group->n_parts += (uint32_t)n_chunks;
+    if (!x->r->shard) x->group->n_sums += (uint32_t)n_chunks;
+    return YK_OK;
+}
+
+/* The greatest gradient of any rank, in device memory. */
+static yk_status agree_scale(sums *x)
+{
+    hostmem_group *g = x->group;
+    yk_comm *c = x->comm;
+    const hostmem_layout *l = &g->layout;
+    uint32_t meeting = g->n_met_reduce++;
+    float *row = yk_hostmem_greatest(g, meeting);
+    float *all = (void *)(c->staging + l->greatest_of_all), *greatest = all + c->size;
+    int64_t bytes = (int64_t)sizeof *all;
+    YK_TRY(yk_greatest(x->stream, &(yk_greatest_args){.greatest = greatest,
+                                                      .x = x->r->full,
+                                                      .n = c->size * x->r->count,
+                                                      .dtype = x->r->dtype}));
+    YK_TRY(yk_copy(x->stream, row + c->index, greatest, bytes, YK_COPY_DEVICE_TO_HOST));
+    YK_TRY(yk_hostmem_meet(c, HOSTMEM_MET_REDUCE, meeting, x->stream));
+    YK_TRY(yk_copy(x->stream, all, row, c->size * bytes, YK_COPY_HOST_TO_DEVICE));
+    YK_TRY(yk_greatest(
+        x->stream,
+        &(yk_greatest_args){.greatest = greatest, .x = all, .n = c->size, .dtype = YK_F32}));
+    x->scale = (yk_wire_scale){greatest, c->size};
+    return YK_OK;
+}
+
+yk_status yk_hostmem_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream)
+{
+    hostmem_group *g = yk_hostmem_of(c);
+    sums x = {.comm = c,
+              .group = g,
+              .r = r,
+              .stream = stream,
+              .copies = &g->copies[HOSTMEM_LANE_REDUCE],
+              .packs = r->dtype != r->wire || r->wire == YK_F16,
+              .flushed = (void *)(c->staging + g->layout.n_flushed)};
+    YK_TRY(yk_hostmem_begin(c, HOSTMEM_LANE_REDUCE, stream));
+    if (r->wire == YK_F16) YK_TRY(agree_scale(&x));
+    YK_TRY(all_chunks(&x));
+    if (x.packs)
+        YK_TRY(yk_copy(stream, yk_hostmem_flushed(g, c->index), x.flushed, sizeof *x.flushed,
+                       YK_COPY_DEVICE_TO_HOST));
+    int64_t sent = (c->size - 1) * r->count * yk_dtype_bytes(r->wire);
+    atomic_fetch_add(&c->bytes_sent, r->shard ? sent : 2 * sent);
+    return yk_hostmem_end(c, HOSTMEM_LANE_REDUCE, stream);
+}
