@@ -122,8 +122,24 @@ static const yk_comm_backend *backend_of(const yk_comm *c)
     return cpu ? &yk_comm_mpi : NULL;
 }
 
+/* Whether the backend that was asked for serves the device. */
+static yk_status check_backend(const yk_comm *c)
+{
+    bool cpu = yk_device_get_spec(c->o.device)->kind == YK_DEVICE_CPU;
+    if (c->o.backend == YK_COMM_NCCL && cpu)
+        return yk_fail(YK_EINVAL, "comm.backend",
+                       "nccl is for GPUs, and ranks compute on "
+                       "processors; take auto, mpi or hostmem");
+    if (c->o.backend == YK_COMM_MPI && !cpu)
+        return yk_fail(YK_EINVAL, "comm.backend",
+                       "mpi is for processors, and ranks compute on GPUs; take auto, nccl or "
+                       "hostmem");
+    return YK_OK;
+}
+
 static yk_status choose_backend(yk_comm *c)
 {
+    YK_TRY(check_backend(c));
     bool dry = yk_device_get_kind(c->o.device) == YK_DEVICE_DRY;
     c->stands_for = backend_of(c);
     if (!dry && !c->stands_for)

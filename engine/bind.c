@@ -23,8 +23,10 @@ static const yk_gpu *choose_gpu(const yk_world *world, const yk_machine *machine
     return yk_machine_gpu(machine, *index_out);
 }
 
-static yk_status check_gpus(const yk_world *world, const yk_binding_wish *wishes, int n)
+static yk_status check_gpus(const yk_world *world, const yk_binding_wish *wishes, int n,
+                            int64_t ranks_per_gpu)
 {
+    int64_t n_there = 1;
     int me = yk_world_local_rank(world);
     if (!wishes[me].has_gpu)
         return yk_fail(YK_EINVAL, "device", "rank %d on %s sees no GPU; start fewer ranks there",
@@ -32,10 +34,11 @@ static yk_status check_gpus(const yk_world *world, const yk_binding_wish *wishes
     for (int i = 0; i < n; i++) {
         if (i == me || !wishes[i].bus_id[0] || strcmp(wishes[i].bus_id, wishes[me].bus_id) != 0)
             continue;
+        if (++n_there <= ranks_per_gpu) continue;
         return yk_fail(
             YK_EINVAL, "device",
             "local ranks %d and %d on %s would share GPU %s; start as many ranks as there "
-            "are GPUs",
+            "are GPUs, or allow more with launch.ranks_per_gpu",
             i < me ? i : me, i < me ? me : i, yk_world_host(world, yk_world_rank(world)),
             wishes[me].bus_id);
     }
@@ -58,21 +61,22 @@ static yk_status gather_wishes(yk_world *world, const yk_binding_wish *mine,
 }
 
 static yk_status bind(yk_world *world, const yk_machine *machine, bool wants_gpu,
-                      yk_binding_wish *wishes, yk_binding *bindings, int *gpu_out)
+                      int64_t ranks_per_gpu, yk_binding_wish *wishes, yk_binding *bindings,
+                      int *gpu_out)
 {
     int n = yk_world_local_size(world), me = yk_world_local_rank(world);
     yk_binding_wish mine;
     yk_binding_wish_for(machine, wants_gpu ? choose_gpu(world, machine, gpu_out) : NULL, &mine);
     mine.is_started = 1;
     YK_TRY(gather_wishes(world, &mine, wishes));
-    if (wants_gpu) YK_TRY(check_gpus(world, wishes, n));
+    if (wants_gpu) YK_TRY(check_gpus(world, wishes, n, ranks_per_gpu));
     YK_TRY(yk_binding_plan(machine, wishes, n, bindings));
     yk_binding_apply(machine, &bindings[me]);
     if (bindings[me].note[0] && me == 0) yk_warn("binding", "%s", bindings[me].note);
     return YK_OK;
 }
 
-yk_status yk_bind_rank(yk_world *world, bool wants_gpu, int *gpu_out)
+yk_status yk_bind_rank(yk_world *world, bool wants_gpu, int64_t ranks_per_gpu, int *gpu_out)
 {
     yk_machine *machine;
     size_t n = (size_t)yk_world_local_size(world);
@@ -80,9 +84,10 @@ yk_status yk_bind_rank(yk_world *world, bool wants_gpu, int *gpu_out)
     YK_TRY(yk_machine_open(&machine));
     yk_binding_wish *wishes = calloc(n, sizeof *wishes);
     yk_binding *bindings = calloc(n, sizeof *bindings);
-    yk_status status = wishes && bindings
-                           ? bind(world, machine, wants_gpu, wishes, bindings, gpu_out)
-                           : yk_fail(YK_ENOMEM, "binding", "no memory for %zu ranks", n);
+    yk_status status =
+        wishes && bindings
+            ? bind(world, machine, wants_gpu, ranks_per_gpu, wishes, bindings, gpu_out)
+            : yk_fail(YK_ENOMEM, "binding", "no memory for %zu ranks", n);
     free(wishes);
     free(bindings);
     yk_machine_close(machine);

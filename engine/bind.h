@@ -7,12 +7,13 @@
 /* Choose this rank's GPU among those that its node's ranks see, and keep this process to the cores
  * and the memory near it, of what it was given. Before a device is opened.            [collective]
  *
- * wants_gpu  false: cores are shared out evenly among the node's ranks
- * gpu_out    index of the GPU to open; 0 without one
+ * wants_gpu      false: cores are shared out evenly among the node's ranks
+ * ranks_per_gpu  that may open the same one
+ * gpu_out        index of the GPU to open; 0 without one
  *
- * YK_EINVAL  two ranks of a node would open one GPU; a node has fewer GPUs than ranks, or none
+ * YK_EINVAL  more ranks of a node would open one GPU; a node has none
  * YK_ENOMEM  no memory for the calculation
  */
-yk_status yk_bind_rank(yk_world *world, bool wants_gpu, int *gpu_out);
+yk_status yk_bind_rank(yk_world *world, bool wants_gpu, int64_t ranks_per_gpu, int *gpu_out);
 
 #endif

@@ -49,7 +49,7 @@ static int64_t head_chunk(const yk_engine *e, const yk_model_shape *shape)
 static yk_status create_arenas(yk_engine *e, const yk_engine_options *o)
 {
     yk_arena_sizes measure = {YK_ARENA_MEASURE, YK_ARENA_MEASURE, YK_ARENA_MEASURE,
-                              YK_ARENA_MEASURE};
+                              YK_ARENA_MEASURE, 0};
     const yk_arena_sizes *s = o->sizes ? o->sizes : &measure;
     YK_TRY(yk_arena_create(e->device, "persistent memory", YK_MEMORY_DEVICE, s->persistent,
                            o->red_zone, &e->persistent));
@@ -274,6 +274,7 @@ yk_arena_sizes yk_engine_high_water(const yk_engine *e)
         .activation = yk_arena_high(e->activation),
         .workspace = workspace,
         .pinned = yk_arena_high(e->pinned),
+        .shared = yk_ranks_shared_bytes(&e->ranks),
     };
 }
 

@@ -23,6 +23,7 @@ typedef struct yk_arena_sizes {
     int64_t activation; /* what a pass pushes and pops */
     int64_t workspace;  /* what one operation takes for itself */
     int64_t pinned;     /* host memory: staging of batches and of results */
+    int64_t shared;     /* likewise, what this rank's groups share with others: theirs, no arena */
 } yk_arena_sizes;
 
 typedef struct yk_engine_options {

@@ -43,6 +43,8 @@ static void take_sizes(yk_plan *plan, const yk_engine *e, int64_t red_zone)
     if (plan->sizes.workspace > 0)
         add_item(plan, "workspace", (yk_arena_item){"largest operation", plan->sizes.workspace});
     add_items(plan, "pinned", e->pinned);
+    if (plan->sizes.shared > 0)
+        add_item(plan, "pinned", (yk_arena_item){"shared with ranks", plan->sizes.shared});
 }
 
 /* A step, and what happens between steps, on a dry engine. */

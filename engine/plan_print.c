@@ -30,7 +30,7 @@ void yk_plan_print(const yk_plan *plan, FILE *out)
         fprintf(out, "  %" PRId64 "\n", item->bytes);
     }
     print_total(out, "device", yk_plan_device_bytes(plan));
-    print_total(out, "pinned", plan->sizes.pinned);
+    print_total(out, "pinned", plan->sizes.pinned + plan->sizes.shared);
     print_total(out, "limit", plan->limit);
     fprintf(out,
             "step        %" PRId64 " micro-batch%s of %" PRId64 " sequences, %" PRId64
@@ -50,7 +50,7 @@ static void print_sizes_json(const yk_plan *plan, FILE *out)
     fprintf(out,
             "\"arenas\": {\"persistent\": %" PRId64 ", \"activation\": %" PRId64
             ", \"workspace\": %" PRId64 ", \"pinned\": %" PRId64 "}",
-            s->persistent, s->activation, s->workspace, s->pinned);
+            s->persistent, s->activation, s->workspace, s->pinned + s->shared);
 }
 
 void yk_plan_print_json(const yk_plan *plan, FILE *out)

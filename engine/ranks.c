@@ -30,6 +30,15 @@ static int n_nodes(const yk_ranks_options *o)
     return o->world ? yk_world_n_nodes(o->world) : 1;
 }
 
+/* NCCL refuses two ranks on one GPU. */
+static yk_comm_choice backend_of(const yk_ranks_options *o)
+{
+    bool gpu = yk_device_get_spec(o->device)->kind == YK_DEVICE_CUDA;
+    bool shares = gpu && o->config->launch.ranks_per_gpu > 1;
+    yk_comm_choice choice = o->config->comm.backend;
+    return choice == YK_COMM_AUTO && shares ? YK_COMM_HOSTMEM : choice;
+}
+
 static yk_status create_group(const yk_ranks_options *o, yk_axis axis, yk_comm *whole,
                               int64_t max_count, yk_comm **comm_out)
 {
@@ -38,6 +47,7 @@ static yk_status create_group(const yk_ranks_options *o, yk_axis axis, yk_comm *
     return yk_comm_create(&(yk_comm_options){.world = o->world,
                                              .device = o->device,
                                              .topology = o->topology,
+                                             .backend = backend_of(o),
                                              .axis = axis,
                                              .whole = whole,
                                              .reduce = c->comm.reduce,
@@ -104,5 +114,15 @@ yk_comm_counts yk_ranks_counts(const yk_ranks *r)
         total.n_flushed += c.n_flushed;
         total.busy_s += c.busy_s;
     }
+    return total;
+}
+
+int64_t yk_ranks_shared_bytes(const yk_ranks *r)
+{
+    int64_t total = 0;
+    const yk_comm *groups[] = {r->groups.all, r->groups.replicate,
+                               r->groups.shard == r->groups.all ? NULL : r->groups.shard};
+    for (int i = 0; i < 3; i++)
+        if (groups[i]) total += yk_comm_shared_bytes(groups[i]);
     return total;
 }

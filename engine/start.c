@@ -41,9 +41,12 @@ static yk_status find_place(yk_trainer *t)
 {
     int gpu = 0;
     yk_device_spec spec;
-    if (t->world) YK_TRY(yk_bind_rank(t->world, yk_config_wants_gpu(t->config), &gpu));
+    if (t->world)
+        YK_TRY(yk_bind_rank(t->world, yk_config_wants_gpu(t->config),
+                            t->config->launch.ranks_per_gpu, &gpu));
     YK_TRY(yk_device_open_chosen(t->config, gpu, &t->device));
     YK_TRY(yk_device_describe(t->device, &spec));
+    if (spec.kind == YK_DEVICE_CUDA) spec.memory_bytes /= t->config->launch.ranks_per_gpu;
     if (!t->world) return yk_plan_make(t->config, t->shape, &spec, NULL, 0, &t->plan);
     if (!yk_world_is_regular(t->world))
         return yk_fail(YK_EINVAL, "ranks",

@@ -155,6 +155,9 @@ typedef struct yk_config {
         double timeout; /* seconds without a word from a rank that end the run */
     } comm;
     struct {
+        int64_t ranks_per_gpu; /* ranks that may share a GPU */
+    } launch;
+    struct {
         yk_recompute recompute;
         int64_t recompute_blocks; /* the first so many blocks are under `recompute`, the others
                                    * under the next weaker; YK_AUTO: all, or as the plan chooses */

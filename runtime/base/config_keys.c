@@ -57,6 +57,13 @@ static const yk_choice shards[] = {
     {"node", YK_SHARD_NODE},
     {NULL, 0},
 };
+static const yk_choice comm_backends[] = {
+    {"auto", YK_COMM_AUTO},
+    {"mpi", YK_COMM_MPI},
+    {"nccl", YK_COMM_NCCL},
+    {"hostmem", YK_COMM_HOSTMEM},
+    {NULL, 0},
+};
 static const yk_choice reductions[] = {
     {"exact", YK_REDUCE_EXACT},
     {"ring", YK_REDUCE_RING},
@@ -233,6 +240,13 @@ const yk_config_key yk_config_keys[] = {
      .text = "Who shares out. world: all ranks. node: the ranks of a node, and nodes keep the "
              "same, so that parameters travel inside nodes alone."},
 
+    {ENUM(comm.backend), .initial = "auto", .choices = comm_backends,
+     .also = "ddp_backend distributed_backend",
+     .text =
+         "What carries collectives. mpi: Open MPI, from host memory, for processors. nccl: NCCL, "
+         "for GPUs. hostmem: copies to and from host memory that the ranks of a node share, for "
+         "GPUs without peer-to-peer and for several ranks on one; groups over several nodes use "
+         "the other two. auto: nccl on GPUs, hostmem where ranks share one, mpi on processors."},
     {DTYPE(comm.wire), .initial = "auto", .choices = grad_dtypes,
      .also = "fp16_compress communication_data_type",
      .text = "What gradients travel as between ranks. auto: as precision.grads. fp16 has a scale "
@@ -247,6 +261,12 @@ const yk_config_key yk_config_keys[] = {
     {REAL(comm.timeout), .initial = "60", .unit = "seconds", .low = 1, .high = 86400,
      .also = "nccl_timeout ddp_timeout",
      .text = "A rank that is not heard of for so long ends the run."},
+
+    {INT(launch.ranks_per_gpu), .initial = "1", .unit = "ranks", .min = 1, .max = 16,
+     .also = "processes_per_gpu",
+     .text =
+         "Ranks that may share a GPU, each with its part of the memory. More than one is for "
+         "trying out several ranks where there are fewer GPUs; collectives go by hostmem then."},
 
     {ENUM(memory.recompute), .initial = "none", .choices = recomputes,
      .also = "gradient_checkpointing activation_checkpointing recompute_granularity",

@@ -1,7 +1,9 @@
 /* tests/ranks/train/rank_stages.c - every stage trains the same: losses, weights, moments and gradients in
  * bits, at whatever wire, micro-batches and sharding; and N ranks train what one rank alone trains.
  *
- *   rank_stages DIR
+ *   rank_stages DIR [BACKEND]
+ *
+ * With a BACKEND all stages train over it, and are compared with stage 0 over the usual one.
  */
 #include <math.h>
 #include <stdio.h>
@@ -52,25 +54,27 @@ static const char *const zeros[] = {"parallel.zero=0", "parallel.zero=1", "paral
 static const char *const shards[] = {"parallel.shard=world", "parallel.shard=node"};
 
 /* Train with each stage and way to share out, and compare with stage 0. */
-static void compare_stages(yk_world *world, const char *dir, const char *const *sets)
+static void compare_stages(yk_world *world, const char *dir, const char *const *sets,
+                           const char *backend)
 {
     int n_nodes = yk_world_n_nodes(world), n_ranks = yk_world_size(world);
     bool by_node = n_nodes > 1 && n_nodes < n_ranks;
     outcome first = train(world, dir, sets, (const char *[]){zeros[0], NULL});
     REQUIRE(world, part_same(world, first.hash));
     for (int i = 0; i < N_STEPS; i++) REQUIRE(world, isfinite(first.loss[i]));
-    for (int zero = 1; zero < 4; zero++)
+    for (int zero = backend ? 0 : 1; zero < 4; zero++)
         for (int shard = 0; shard < 1 + by_node; shard++) {
-            part_about("%s %s %s %s %s %s", sets[0], sets[1], sets[2], sets[3], zeros[zero],
-                       shards[shard]);
-            outcome o = train(world, dir, sets, (const char *[]){zeros[zero], shards[shard], NULL});
+            part_about("%s %s %s %s %s %s %s", sets[0], sets[1], sets[2], sets[3], zeros[zero],
+                       shards[shard], backend ? backend : "");
+            outcome o = train(world, dir, sets,
+                              (const char *[]){zeros[zero], shards[shard], backend, NULL});
             REQUIRE(world, memcmp(o.loss, first.loss, sizeof o.loss) == 0);
             REQUIRE(world, memcmp(o.norm, first.norm, sizeof o.norm) == 0);
             REQUIRE(world, o.hash == first.hash);
         }
 }
 
-static void all_stages(yk_world *world, const char *dir)
+static void all_stages(yk_world *world, const char *dir, const char *backend)
 {
     char micro[40];
     for (int shape = 0; shape < 3; shape++) {
@@ -78,21 +82,25 @@ static void all_stages(yk_world *world, const char *dir)
         for (int wire = 0; wire < 3; wire++)
             compare_stages(
                 world, dir,
-                (const char *[]){shapes[shape][0], shapes[shape][1], micro, wires[wire], NULL});
+                (const char *[]){shapes[shape][0], shapes[shape][1], micro, wires[wire], NULL},
+                backend);
     }
     for (int type = 0; type < 3; type++) /* with gradients and wire of that type; an untied head */
         compare_stages(world, dir,
                        (const char *[]){shapes[2 - type][0], shapes[2 - type][1], types[type],
                                         models[1], micro, "model.tied=false", "optim.clip=0.1",
-                                        NULL});
+                                        NULL},
+                       backend);
 }
 
 int main(int argc, char **argv)
 {
     yk_world *world;
-    if (argc != 2 || yk_world_join(&world) != YK_OK) return 2;
+    char backend[40];
+    if (argc < 2 || yk_world_join(&world) != YK_OK) return 2;
     part_write_data(world, argv[1]);
-    all_stages(world, argv[1]);
+    if (argc > 2) snprintf(backend, sizeof backend, "comm.backend=%s", argv[2]);
+    all_stages(world, argv[1], argc > 2 ? backend : NULL);
     if (yk_world_rank(world) == 0)
         printf("passed on %d ranks, %d nodes\n", yk_world_size(world), yk_world_n_nodes(world));
     yk_world_leave(world);

@@ -19,4 +19,15 @@ for n in 4 8; do
     expect_text out "passed on $n ranks, $((n / 2)) nodes"
 done
 
+while read -r n node_size; do
+    case_is "$n ranks, $node_size to a node, train the same through host memory that they share"
+    on_ranks "$n" "$node_size" "$program" "$scratch" hostmem
+    expect_status 0
+    expect_text out "passed on $n ranks, $((n / node_size)) nodes"
+done <<'END'
+2 2
+4 4
+4 2
+END
+
 passed
