@@ -12,13 +12,22 @@ void rank_fail(yk_world *world, const char *file, int line, const char *conditio
     yk_world_abort(world, 1);
 }
 
+/* YK_RANK_DEVICE=cuda: ranks take turns through the GPUs that there are. */
+static yk_status open_device(rank_rig *r)
+{
+    const char *name = getenv("YK_RANK_DEVICE");
+    if (!name || strcmp(name, "cuda") != 0) return yk_device_open_cpu(1, &r->device);
+    int n = yk_device_count_cuda();
+    return yk_device_open_cuda(yk_world_local_rank(r->world) % (n > 0 ? n : 1), &r->device);
+}
+
 void rank_open(rank_rig *r)
 {
     *r = (rank_rig){0};
     EXPECT(r, yk_world_join(&r->world) == YK_OK);
     r->rank = yk_world_rank(r->world);
     r->size = yk_world_size(r->world);
-    EXPECT(r, yk_device_open_cpu(1, &r->device) == YK_OK);
+    EXPECT(r, open_device(r) == YK_OK);
     EXPECT(r, yk_stream_create(r->device, YK_STREAM_COMPUTE, "compute", &r->compute) == YK_OK);
     EXPECT(r, yk_stream_create(r->device, YK_STREAM_TRANSFER, "gather", &r->gather) == YK_OK);
     EXPECT(r, yk_stream_create(r->device, YK_STREAM_TRANSFER, "reduce", &r->reduce) == YK_OK);
@@ -42,7 +51,8 @@ yk_comm_choice rank_backend(void)
 static rank_group open_group(rank_rig *r, rank_group g, yk_comm *whole, int64_t max_count,
                              double timeout_s)
 {
-    EXPECT(r, yk_arena_create(r->device, "wire buffers", YK_MEMORY_DEVICE, 64 << 20, 256,
+    int64_t red_zone = yk_device_get_kind(r->device) == YK_DEVICE_CPU ? 256 : 0;
+    EXPECT(r, yk_arena_create(r->device, "wire buffers", YK_MEMORY_DEVICE, 64 << 20, red_zone,
                               &g.arena) == YK_OK);
     yk_comm_options o = {.world = r->world,
                          .device = r->device,

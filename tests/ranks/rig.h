@@ -14,7 +14,7 @@ typedef struct rank_rig {
     yk_stream *compute, *gather, *reduce;
 } rank_rig;
 
-/* Join the world and open a cpu device of one thread. */
+/* Join the world and open a cpu device of one thread, or what YK_RANK_DEVICE asks for. */
 void rank_open(rank_rig *r);
 void rank_close(rank_rig *r);
 

@@ -86,9 +86,18 @@ static yk_status open_gpu(yk_device *d, yk_cuda_state *state, int index)
     return open_libraries(state);
 }
 
+/* Before the first call of CUDA. A stream that waits for a flag holds back the
+ * streams that share its hardware queue, and one of those may be what another
+ * process waits for: let there be a queue for each. */
+static void ask_for_queues(void)
+{
+    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 int yk_device_count_cuda(void)
 {
     int count = 0;
+    ask_for_queues();
     if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
     (void)cudaGetLastError();
     return 0;
@@ -97,6 +106,7 @@ int yk_device_count_cuda(void)
 yk_status yk_device_open_cuda(int index, yk_device **device_out)
 {
     int count = 0;
+    ask_for_queues();
     cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess)
         return yk_fail(YK_EDEVICE, "device cuda", "%s; set device to cpu, or see `yoke doctor`",
