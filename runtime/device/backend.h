@@ -40,6 +40,7 @@ typedef struct yk_backend {
     void (*set_tf32)(yk_device *d, bool on); /* NULL: the device has no TF32 */
     yk_status (*alloc)(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out);
     void (*free)(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory);
+    int64_t (*used_bytes)(const yk_device *d); /* NULL: not known */
     /* Streams and events: these fill and empty `state`; device.c makes and frees the structs. */
     yk_status (*stream_create)(yk_stream *s);
     void (*stream_destroy)(yk_stream *s);
@@ -58,6 +59,12 @@ typedef struct yk_backend {
     yk_status (*stream_write_flag)(yk_stream *s, uint32_t *flag, uint32_t value);
     yk_status (*stream_await_flag)(yk_stream *s, const uint32_t *flag, uint32_t value);
     void (*fail)(yk_device *d, yk_status status);
+
+    /* Graphs, as graph.h has them: all NULL where there are none. */
+    yk_status (*capture_begin)(yk_stream *s);
+    yk_status (*capture_end)(yk_stream *s, void **graph_out);
+    yk_status (*graph_launch)(yk_stream *s, void *graph);
+    void (*graph_destroy)(yk_device *d, void *graph);
 
     /* For a recorder: let `m` be the stream's present end; once the stream has passed both, seconds
      * from one mark to another (NULL: the difference of at_s); release what a mark has (NULL:
@@ -108,12 +115,21 @@ struct yk_device {
     void *state;
 };
 
+/* What becomes of a stream's operations. */
+typedef enum yk_stream_holds {
+    YK_STREAM_OPEN,     /* they are done */
+    YK_STREAM_CAPTURED, /* they go into a graph */
+    YK_STREAM_REPLAYED, /* a graph has them: they are left out */
+} yk_stream_holds;
+
 struct yk_stream {
     yk_device *device;
     yk_stream_kind kind;
     char name[16];
     void *workspace; /* borrowed; see yk_stream_set_workspace() */
     int64_t workspace_bytes, workspace_high;
+    yk_stream_holds holds;
+    int64_t n_ops, n_before; /* operations enqueued, and when `holds` last changed */
     void *state;
 };
 

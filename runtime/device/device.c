@@ -43,6 +43,11 @@ void yk_device_free(yk_device *device, yk_memory_kind kind, int64_t bytes, void 
     if (memory) device->backend->free(device, kind, bytes, memory);
 }
 
+int64_t yk_device_used_bytes(const yk_device *device)
+{
+    return device->backend->used_bytes ? device->backend->used_bytes(device) : 0;
+}
+
 yk_status yk_stream_create(yk_device *device, yk_stream_kind kind, const char *name,
                            yk_stream **stream_out)
 {
@@ -107,7 +112,7 @@ yk_status yk_stream_synchronize(yk_stream *stream)
 
 yk_status yk_stream_run(yk_stream *stream, yk_stream_fn fn, const void *context, int64_t bytes)
 {
-    REQUIRE(fn);
+    REQUIRE(fn && stream->holds == YK_STREAM_OPEN);
     REQUIRE(bytes >= 0 && bytes <= YK_STREAM_CONTEXT_MAX && (context || bytes == 0));
     REQUIRE_IN_TABLE(stream, stream_run);
     return stream->device->backend->stream_run(stream, fn, context, bytes);
@@ -148,12 +153,14 @@ void yk_event_destroy(yk_event *event)
 
 yk_status yk_event_record(yk_event *event, yk_stream *stream)
 {
+    REQUIRE(stream->holds == YK_STREAM_OPEN);
     REQUIRE(event->device == stream->device);
     return event->device->backend->event_record(event, stream);
 }
 
 yk_status yk_event_wait(yk_event *event, yk_stream *stream)
 {
+    REQUIRE(stream->holds == YK_STREAM_OPEN);
     REQUIRE(event->device == stream->device);
     return event->device->backend->event_wait(event, stream);
 }

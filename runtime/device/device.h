@@ -109,6 +109,9 @@ yk_status yk_device_alloc(yk_device *device, yk_memory_kind kind, int64_t bytes,
 /* Give back what yk_device_alloc() returned, with the same kind and bytes. NULL does nothing. */
 void yk_device_free(yk_device *device, yk_memory_kind kind, int64_t bytes, void *memory);
 
+/* Bytes of the device's memory that are taken now, by whoever; 0 where that is not known. */
+int64_t yk_device_used_bytes(const yk_device *device);
+
 /* What a stream is for. */
 typedef enum yk_stream_kind {
     YK_STREAM_COMPUTE,  /* the operations of ops.h */

@@ -58,10 +58,12 @@ yk_status yk_stream_take_workspace(yk_stream *stream, const char *op, int64_t by
     YK_TRY(yk_stream_take_workspace(stream, __func__, (stream)->device->workspaces->member(a), &ws))
 
 /* Return what the backend's `op` says to the arguments that follow `cost`, which is looked at only
- * while a recorder runs. */
+ * while a recorder runs. Of a graph that is replayed the operation is in the graph. */
 #define ENQUEUE(on, op, cost, ...)                                                                 \
     do {                                                                                           \
         const yk_backend *backend_ = (on)->device->backend;                                        \
+        (on)->n_ops++;                                                                             \
+        if ((on)->holds == YK_STREAM_REPLAYED) return YK_OK;                                       \
         if (!(on)->device->recorder) return backend_->op((on), __VA_ARGS__);                       \
         yk_cost cost_ = (cost);                                                                    \
         int span_ = yk_span_begin((on), #op, cost_.bytes, cost_.flops);                            \

@@ -23,7 +23,7 @@ yk_status yk_greatest(yk_stream *stream, const yk_greatest_args *a)
     REQUIRE(is_float(a->dtype));
     REQUIRE(a->greatest && (a->x || a->n == 0));
     REQUIRE_IN_TABLE(stream, greatest);
-    return stream->device->backend->greatest(stream, a);
+    ENQUEUE(stream, greatest, yk_greatest_cost(a), a);
 }
 
 yk_status yk_pack(yk_stream *stream, const yk_pack_args *a)
@@ -34,7 +34,7 @@ yk_status yk_pack(yk_stream *stream, const yk_pack_args *a)
     if (a->n == 0) return YK_OK;
     REQUIRE(a->packed && a->x);
     REQUIRE_IN_TABLE(stream, pack);
-    return stream->device->backend->pack(stream, a);
+    ENQUEUE(stream, pack, yk_pack_cost(a), a);
 }
 
 yk_status yk_sum_parts(yk_stream *stream, const yk_sum_parts_args *a)
@@ -47,7 +47,7 @@ yk_status yk_sum_parts(yk_stream *stream, const yk_sum_parts_args *a)
     if (a->n == 0) return YK_OK;
     REQUIRE(a->sum && (a->parts || (a->own && a->n_parts == 1)));
     REQUIRE_IN_TABLE(stream, sum_parts);
-    return stream->device->backend->sum_parts(stream, a);
+    ENQUEUE(stream, sum_parts, yk_sum_parts_cost(a), a);
 }
 
 yk_status yk_sum_values(yk_stream *stream, const yk_sum_values_args *a)
@@ -55,7 +55,7 @@ yk_status yk_sum_values(yk_stream *stream, const yk_sum_values_args *a)
     REQUIRE(a->n > 0);
     REQUIRE(a->values && a->all);
     REQUIRE_IN_TABLE(stream, sum_values);
-    return stream->device->backend->sum_values(stream, a);
+    ENQUEUE(stream, sum_values, yk_sum_values_cost(a), a);
 }
 
 /* ---- cost --------------------------------------------------------------------------------- */

@@ -185,3 +185,11 @@ void yk_cuda_free(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory
     else
         (void)cudaFree(memory);
 }
+
+int64_t yk_cuda_used_bytes(const yk_device *d)
+{
+    size_t left = 0, all = 0;
+    (void)cudaSetDevice(((const yk_cuda_state *)d->state)->index);
+    if (cudaMemGetInfo(&left, &all) != cudaSuccess) return 0;
+    return (int64_t)(all - left);
+}

@@ -76,6 +76,7 @@ void yk_cuda_close(yk_device *d);
 void yk_cuda_set_tf32(yk_device *d, bool on);
 yk_status yk_cuda_alloc(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out);
 void yk_cuda_free(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory);
+int64_t yk_cuda_used_bytes(const yk_device *d);
 yk_status yk_cuda_stream_create(yk_stream *s);
 void yk_cuda_stream_destroy(yk_stream *s);
 yk_status yk_cuda_stream_synchronize(yk_stream *s);
@@ -93,6 +94,12 @@ void yk_cuda_unshare(yk_device *d, void *memory, int64_t bytes);
 yk_status yk_cuda_stream_write_flag(yk_stream *s, uint32_t *flag, uint32_t value);
 yk_status yk_cuda_stream_await_flag(yk_stream *s, const uint32_t *flag, uint32_t value);
 void yk_cuda_fail(yk_device *d, yk_status status);
+
+/* graph_cuda.c */
+yk_status yk_cuda_capture_begin(yk_stream *s);
+yk_status yk_cuda_capture_end(yk_stream *s, void **graph_out);
+yk_status yk_cuda_graph_launch(yk_stream *s, void *graph);
+void yk_cuda_graph_destroy(yk_device *d, void *graph);
 
 /* mark_cuda.c: places in time, and names for a profiler. */
 yk_status yk_cuda_mark(yk_stream *s, yk_mark *m);

@@ -25,8 +25,15 @@ typedef struct dry_device {
     double fp32_flops;      /* of products that are not rounded to TF32 */
 } dry_device;
 
+/* Operations taken together: what a graph costs. */
+typedef struct dry_graph {
+    double work_s, flops, bytes;
+    int64_t n_ops;
+} dry_graph;
+
 typedef struct dry_stream {
-    double now_s; /* when everything enqueued so far is done */
+    double now_s;     /* when everything enqueued so far is done */
+    dry_graph *graph; /* under way: gets the operations; or NULL */
 } dry_stream;
 
 typedef struct dry_event {
@@ -125,6 +132,7 @@ static yk_status dry_stream_create(yk_stream *s)
 
 static void dry_stream_destroy(yk_stream *s)
 {
+    free(((dry_stream *)s->state)->graph);
     free(s->state);
 }
 
@@ -199,18 +207,61 @@ static yk_status dry_mark(yk_stream *s, yk_mark *m)
 
 /* ---- operations --------------------------------------------------------------------------- */
 
-/* Put an operation of `work_s` seconds on the stream's clock and count it. */
-static yk_status charge_time(yk_stream *s, double work_s, double flops, double bytes)
+/* Put what takes `work_s` seconds on the stream's clock and count it. */
+static void spend(yk_stream *s, double work_s, double flops, double bytes, int64_t n_ops)
 {
     dry_device *device = s->device->state;
     dry_stream *stream = s->state;
     if (stream->now_s < device->host_s) stream->now_s = device->host_s;
-    stream->now_s += work_s + s->device->spec.launch_s;
+    stream->now_s += work_s;
     if (blocks(s)) device->host_s = stream->now_s;
-    device->counts.n_ops++;
+    device->counts.n_ops += n_ops;
     device->counts.flops += flops;
     device->counts.bytes += bytes;
+}
+
+/* An operation; launch_s is what one costs in a graph, too. */
+static yk_status charge_time(yk_stream *s, double work_s, double flops, double bytes)
+{
+    dry_graph *graph = ((dry_stream *)s->state)->graph;
+    double all_s = work_s + s->device->spec.launch_s;
+    if (!graph) {
+        spend(s, all_s, flops, bytes, 1);
+        return YK_OK;
+    }
+    graph->work_s += all_s;
+    graph->flops += flops;
+    graph->bytes += bytes;
+    graph->n_ops++;
     return YK_OK;
+}
+
+static yk_status dry_capture_begin(yk_stream *s)
+{
+    dry_stream *stream = s->state;
+    stream->graph = calloc(1, sizeof *stream->graph);
+    return stream->graph ? YK_OK : yk_fail(YK_ENOMEM, "graph", "no memory for its counters");
+}
+
+static yk_status dry_capture_end(yk_stream *s, void **graph_out)
+{
+    dry_stream *stream = s->state;
+    *graph_out = stream->graph;
+    stream->graph = NULL;
+    return YK_OK;
+}
+
+static yk_status dry_graph_launch(yk_stream *s, void *graph)
+{
+    const dry_graph *g = graph;
+    spend(s, g->work_s, g->flops, g->bytes, g->n_ops);
+    return YK_OK;
+}
+
+static void dry_graph_destroy(yk_device *d, void *graph)
+{
+    (void)d;
+    free(graph);
 }
 
 static yk_status dry_stream_charge(yk_stream *s, double seconds, double bytes)
@@ -327,6 +378,10 @@ static const yk_backend dry_backend = {
     .event_synchronize = dry_event_synchronize,
     .stream_write_flag = dry_stream_write_flag,
     .stream_await_flag = dry_stream_await_flag,
+    .capture_begin = dry_capture_begin,
+    .capture_end = dry_capture_end,
+    .graph_launch = dry_graph_launch,
+    .graph_destroy = dry_graph_destroy,
     .mark = dry_mark,
     .embed_forward = dry_embed_forward,
     .embed_backward = dry_embed_backward,
