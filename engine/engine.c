@@ -129,6 +129,18 @@ static yk_status create_pass(yk_engine *e, const yk_model_shape *shape)
     return yk_pass_create(e->model, &o, &e->pass);
 }
 
+static yk_status create_graphs(yk_engine *e)
+{
+    yk_graphs_options o = {
+        .model = e->model,
+        .pass = e->pass,
+        .stream = e->compute,
+        .activation = e->activation,
+        .choice = e->config->cuda.graphs,
+    };
+    return yk_graphs_create(&o, &e->graphs);
+}
+
 /* Are gradients summed over ranks at each micro-batch? */
 static bool reduces_each_micro(const yk_config *c)
 {
@@ -195,7 +207,8 @@ static yk_status build(yk_engine *e, const yk_engine_options *o)
     YK_TRY(push_values(e));
     YK_TRY(push_batches(e));
     YK_TRY(create_store(e, o));
-    return create_pass(e, o->shape);
+    YK_TRY(create_pass(e, o->shape));
+    return create_graphs(e);
 }
 
 yk_status yk_engine_create(const yk_engine_options *options, yk_engine **engine_out)
@@ -228,6 +241,8 @@ yk_status yk_engine_create(const yk_engine_options *options, yk_engine **engine_
 void yk_engine_destroy(yk_engine *e)
 {
     if (!e) return;
+    if (e->compute) (void)yk_stream_synchronize(e->compute); /* graphs under way */
+    yk_graphs_destroy(e->graphs);
     yk_pass_destroy(e->pass);
     yk_store_destroy(e->store);
     yk_ranks_destroy(&e->ranks);

@@ -12,6 +12,7 @@
 #define YK_ENGINE_ENGINE_H
 
 #include "comm/watchdog.h"
+#include "engine/graphs.h"
 #include "engine/ranks.h"
 #include "models/model.h"
 #include "optim/store/store.h"
@@ -57,6 +58,7 @@ typedef struct yk_engine {
     yk_watchdog *watchdog; /* is told where a step is; borrowed, NULL: nobody */
     yk_store *store;
     yk_pass *pass;
+    yk_graphs *graphs;
     yk_dtype compute_dtype, grads_dtype;
     bool train;
 

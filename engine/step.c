@@ -14,20 +14,23 @@
 
 #include <math.h>
 
-static yk_status forward(yk_engine *e)
+#include "runtime/device/recorder.h"
+
+static yk_status forward(yk_engine *e, const yk_batch *batch)
 {
     int last = yk_model_n_units(e->model) - 1;
     for (int u = 0; u <= last; u++) {
         const yk_param_view *p;
         yk_watchdog_note(e->watchdog, YK_PHASE_FORWARD, u);
         YK_TRY(yk_store_acquire(e->store, u, u < last ? u + 1 : -1, e->compute, &p));
-        YK_TRY(yk_pass_forward(e->pass, u, p));
+        yk_device_set_part(e->device, "forward", u);
+        YK_TRY(yk_graphs_forward(e->graphs, batch, u, p));
         YK_TRY(yk_store_release(e->store, u, e->compute));
     }
     return YK_OK;
 }
 
-static yk_status backward(yk_engine *e)
+static yk_status backward(yk_engine *e, const yk_batch *batch)
 {
     for (int u = yk_model_n_units(e->model) - 1; u >= 0; u--) {
         const yk_param_view *p = NULL;
@@ -37,7 +40,8 @@ static yk_status backward(yk_engine *e)
         int next = u > 0 && yk_model_backward_reads(e->model, u - 1) ? u - 1 : -1;
         if (reads) YK_TRY(yk_store_acquire(e->store, u, next, e->compute, &p));
         YK_TRY(yk_store_grad(e->store, u, e->compute, &g));
-        YK_TRY(yk_pass_backward(e->pass, u, p, g));
+        yk_device_set_part(e->device, "backward", u);
+        YK_TRY(yk_graphs_backward(e->graphs, batch, u, p, g));
         YK_TRY(yk_store_grad_ready(e->store, u, e->compute));
         if (reads) YK_TRY(yk_store_release(e->store, u, e->compute));
     }
@@ -53,8 +57,8 @@ static yk_status micro_step(yk_engine *e, const yk_batch *batch)
 {
     float loss_weight = (float)(1.0 / tokens_in_step(e));
     YK_TRY(yk_pass_begin(e->pass, YK_PASS_TRAIN, batch, loss_weight, NULL, NULL));
-    YK_TRY(forward(e));
-    YK_TRY(backward(e));
+    YK_TRY(forward(e, batch));
+    YK_TRY(backward(e, batch));
     yk_pass_end(e->pass);
     return YK_OK;
 }
@@ -111,8 +115,11 @@ yk_status yk_step_run(yk_engine *e, yk_feed *feed, int64_t step, float lr)
         YK_TRY(yk_feed_next(feed, &batch));
         YK_TRY(micro_step(e, &batch));
     }
+    yk_device_set_part(e->device, "finish", -1);
     YK_TRY(decide(e));
+    yk_device_set_part(e->device, "update", -1);
     YK_TRY(update(e));
+    yk_device_set_part(e->device, "", -1);
     return publish_result(e, step);
 }
 

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "engine/evaluate.h"
 #include "engine/replicas.h"
@@ -19,6 +20,7 @@
 #include "engine/write_text.h"
 #include "runtime/base/arith.h"
 #include "runtime/base/clock.h"
+#include "runtime/storage/file.h"
 
 /* ---- training ----------------------------------------------------------------------------- */
 
@@ -272,12 +274,46 @@ static yk_status stop_early(yk_trainer *t, int64_t step)
     return YK_ESTOPPED;
 }
 
+/* Spans of one step that a trace has room for. */
+#define TRACE_SPANS (1 << 17)
+
+static yk_status open_trace(yk_trainer *t)
+{
+    if (t->trace) return YK_OK;
+    char *path = yk_path_join(t->config->run.dir, "trace.json");
+    if (!path) return yk_fail(YK_ENOMEM, "trace.json", "no memory for a path");
+    yk_status status = yk_recorder_create(t->device, TRACE_SPANS, &t->recorder);
+    if (status == YK_OK) status = yk_trace_open(path, &t->trace);
+    free(path);
+    return status;
+}
+
+/* A step as rank 0's streams did it. What came before is waited for, so that it begins on its own. */
+static yk_status run_traced(yk_trainer *t, int64_t step, float lr)
+{
+    char title[32];
+    YK_TRY(open_trace(t));
+    YK_TRY(yk_stream_synchronize(t->engine->compute));
+    yk_recorder_start(t->recorder);
+    YK_TRY(yk_step_run(t->engine, &t->feed, step, lr));
+    YK_TRY(yk_recorder_stop(t->recorder));
+    snprintf(title, sizeof title, "step %" PRId64, step);
+    return yk_trace_add(t->trace, t->rank, title, t->recorder);
+}
+
+static yk_status enqueue_step(yk_trainer *t, int64_t step)
+{
+    float lr = (float)yk_schedule_rate(&t->schedule, step);
+    bool traced = yk_trainer_speaks(t) && yk_config_has_step(&t->config->trace.steps, step);
+    return traced ? run_traced(t, step, lr) : yk_step_run(t->engine, &t->feed, step, lr);
+}
+
 /* A step; the watchdog is told how long this rank computed. On a GPU the host does not know. */
 static yk_status run_step(yk_trainer *t, int64_t step)
 {
     bool waits = yk_device_get_kind(t->device) == YK_DEVICE_CPU;
     double begin_s = yk_clock_s(), waited_s = yk_store_waited_s(t->engine->store);
-    YK_TRY(yk_step_run(t->engine, &t->feed, step, (float)yk_schedule_rate(&t->schedule, step)));
+    YK_TRY(enqueue_step(t, step));
     waited_s = yk_store_waited_s(t->engine->store) - waited_s;
     yk_watchdog_computed(t->watchdog, step, waits ? yk_clock_s() - begin_s - waited_s : 0);
     yk_watchdog_note(t->watchdog, YK_PHASE_END, -1);
@@ -318,6 +354,8 @@ static void summarise(yk_trainer *t)
 
 static void fini(yk_trainer *t)
 {
+    (void)yk_trace_close(t->trace); /* a failure was reported */
+    yk_recorder_destroy(t->recorder);
     yk_metrics_close(t->metrics);
     if (t->feed.copied) yk_feed_fini(&t->feed);
     yk_loader_destroy(t->loader);

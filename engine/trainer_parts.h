@@ -8,6 +8,7 @@
 #include "optim/schedule.h"
 #include "runtime/observe/metrics.h"
 #include "runtime/observe/progress.h"
+#include "runtime/observe/trace.h"
 
 /* Steps whose mean is reported as the training loss. */
 #define YK_LOSS_WINDOW 50
@@ -27,6 +28,8 @@ typedef struct yk_trainer {
     yk_schedule schedule;
     yk_metrics *metrics;
     yk_progress progress;
+    yk_recorder *recorder; /* of the steps that are traced; NULL: none has come yet */
+    yk_trace *trace;
 
     double train_s;      /* of steps */
     double begin_s;      /* when the step whose outcome is read next began, as far as is known */

@@ -75,6 +75,12 @@ typedef enum yk_comm_choice {
     YK_COMM_HOSTMEM, /* by copy engines through host memory that a node's ranks share */
 } yk_comm_choice;
 
+typedef enum yk_graphs_choice {
+    YK_GRAPHS_AUTO, /* where the device has them */
+    YK_GRAPHS_ON,   /* the same */
+    YK_GRAPHS_OFF,
+} yk_graphs_choice;
+
 typedef enum yk_device_choice {
     YK_DEVICE_CHOICE_AUTO, /* cuda where there is a GPU, else cpu */
     YK_DEVICE_CHOICE_CPU,
@@ -188,6 +194,12 @@ typedef struct yk_config {
     struct {
         int64_t threads; /* 0: every processor this process may use */
     } cpu;
+    struct {
+        yk_graphs_choice graphs;
+    } cuda;
+    struct {
+        yk_string_list steps; /* numbers and ranges of steps: "7", "10-12" */
+    } trace;
     yk_device_choice device;
 } yk_config;
 
@@ -227,6 +239,15 @@ yk_status yk_config_set(yk_config *config, const char *assignment);
  * YK_EINVAL  they are not or do not; the message names the key
  */
 yk_status yk_config_check(const yk_config *config);
+
+/* Is every item of a list of steps a number, a range as "30-32", or several with commas between?
+ *
+ * YK_EINVAL  one is not; the message names `key`
+ */
+yk_status yk_config_check_steps(const char *key, const yk_string_list *steps);
+
+/* Does a list of steps that has been checked hold `step`? */
+bool yk_config_has_step(const yk_string_list *steps, int64_t step);
 
 /* Write every key with its value as YAML that yk_config_read() reads back as equal bits.
  *

@@ -100,5 +100,6 @@ yk_status yk_config_check(const yk_config *config)
     YK_TRY(check_data(config));
     YK_TRY(check_batch(config));
     YK_TRY(check_schedule(config));
-    return check_loss_scale(config);
+    YK_TRY(check_loss_scale(config));
+    return yk_config_check_steps("trace.steps", &config->trace.steps);
 }

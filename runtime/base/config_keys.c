@@ -75,6 +75,12 @@ static const yk_choice reduce_times[] = {
     {"micro", YK_REDUCE_MICRO},
     {NULL, 0},
 };
+static const yk_choice graphs[] = {
+    {"auto", YK_GRAPHS_AUTO},
+    {"on", YK_GRAPHS_ON},
+    {"off", YK_GRAPHS_OFF},
+    {NULL, 0},
+};
 static const yk_choice devices[] = {
     {"auto", YK_DEVICE_CHOICE_AUTO},
     {"cpu", YK_DEVICE_CHOICE_CPU},
@@ -324,6 +330,15 @@ const yk_config_key yk_config_keys[] = {
      .also = "num_threads n_threads omp_num_threads",
      .text = "Threads that compute; their number changes no result. 0: one for each processor that "
              "the process may use."},
+
+    {ENUM(cuda.graphs), .initial = "auto", .choices = graphs, .also = "cuda_graphs use_cuda_graph",
+     .text = "Whether each block's forward and backward pass is launched as one CUDA graph, which "
+             "spares the host's time. auto, on: where there is a GPU. It changes no result."},
+
+    {LIST(trace.steps), .initial = "", .also = "profile_steps profile",
+     .text = "Steps of which trace.json shows every operation and communication with its time, for "
+             "Perfetto: numbers and ranges, such as 20, 30-32. Such a step takes longer. Unset: "
+             "none."},
 
     {ENUM(device), .initial = "auto", .choices = devices,
      .text = "Where to compute. auto: on a GPU if there is one, else on the processors."},

@@ -57,6 +57,15 @@ expect_text out "on the validation data"
 expect_text out "folder    runs/tiny"
 [ "$(wc -l <runs/tiny/metrics.jsonl)" -eq 4 ] || fail "not a line a step"
 
+case_is "trace.json shows the steps that are asked for, and changes no bit"
+train traced trace.steps="[1, 3-4]"
+[ "$(cd traced && echo *)" = "config.yaml metrics.jsonl model trace.json" ] || fail "other files"
+expect_same runs/tiny traced
+[ "$(grep -c '"name": "step [0-9]*"' traced/trace.json)" -eq 2 ] || fail "not steps 1 and 3"
+grep -q '"name": "step 1"' traced/trace.json || fail "not step 1"
+grep -q '"name": "linear_backward_weight".*"part": "backward 1"' traced/trace.json || fail "no spans"
+[ "$(tail -n 1 traced/trace.json)" = "]}" ] || fail "the file does not end"
+
 case_is "config.yaml makes the run again, to the last bit"
 run "$yoke" train runs/tiny/config.yaml --set run.dir=again
 expect_status 0
