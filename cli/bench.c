@@ -105,6 +105,7 @@ static yk_status bench_ops(yk_bench *b, bool json)
 
 yk_status yk_cli_bench(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "step") == 0) return yk_bench_step(argc - 1, argv + 1);
     const char *device = "auto", *preset = "gpt2-124m", *dtype = "bf16", *what;
     bool json = false, done;
     int n;
@@ -155,19 +156,20 @@ yk_status yk_cli_bench(int argc, char **argv)
     };
     const yk_cli_command command = {
         .name = "bench",
-        .operands = "ops",
+        .operands = "ops|step",
         .min_operands = 1,
         .max_operands = 1,
         .text = "Time every operation of a training step at the sizes of a "
                 "model, and print its\n"
-                "bytes, its operations and its share of what this device can do.",
+                "bytes, its operations and its share of what this device can do. `yoke bench step "
+                "--help`\nsays how to time whole steps.",
         .example = "yoke bench ops --model gpt2-124m --micro-batch 64 --seq 1024",
         .options = options,
         .n_options = sizeof options / sizeof options[0],
     };
     YK_TRY(yk_cli_parse(&command, argc, argv, &what, &n, &done));
     if (done) return YK_OK;
-    if (strcmp(what, "ops") != 0) return yk_fail(YK_EINVAL, what, "bench offers: ops");
+    if (strcmp(what, "ops") != 0) return yk_fail(YK_EINVAL, what, "bench offers: ops, step");
     YK_TRY(find_dtype(dtype, &b.dtype));
     YK_TRY(find_shape(preset, &b.shape));
     YK_TRY(open_device(device, &b.device));

@@ -78,4 +78,7 @@ yk_status yk_bench_run(yk_bench *b, const char *name, const char *size, yk_bench
 /* Every operation of a training step of b->shape. */
 yk_status yk_bench_ops(yk_bench *b);
 
+/* `yoke bench step`; argv[0] is "step". */
+yk_status yk_bench_step(int argc, char **argv);
+
 #endif

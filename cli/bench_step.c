@@ -1,0 +1,411 @@
+/* cli/bench_step.c - `yoke bench step`: training steps of a model on random tokens, timed.
+ *
+ * The engine, its plan and its step are those of `yoke train`; only the data, and what a run writes,
+ * are left out. Steps follow each other as they do there: on a GPU the host enqueues the next one
+ * before it reads the outcome of the last, and a step's time is that between two outcomes.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench.h"
+#include "cli/options.h"
+#include "engine/bind.h"
+#include "engine/device_choice.h"
+#include "engine/plan.h"
+#include "engine/speed.h"
+#include "engine/step.h"
+#include "runtime/base/arith.h"
+#include "runtime/base/clock.h"
+#include "runtime/device/recorder.h"
+#include "runtime/machine/machine.h"
+#include "runtime/observe/trace.h"
+
+#define MAX_STEPS 100000
+#define MAX_SPANS 100000
+#define MAX_SUMS  64
+
+/* What is asked for. */
+typedef struct request {
+    const char *model, *precision, *device, *trace;
+    int64_t micro_batch, seq_len, batch, steps, warmup;
+    yk_cli_list sets;
+} request;
+
+typedef struct bench_step {
+    const request *request;
+    double begin_s; /* of the program */
+    yk_world *world;
+    int rank, n_ranks;
+    yk_config config;
+    yk_model_shape shape;
+    yk_device *device;
+    yk_plan plan;
+    yk_engine *engine;
+    yk_feed feed;
+    double product_rate;     /* measured */
+    double model_flops;      /* of a step of one rank */
+    double first_step_s;     /* from the program's begin to the end of the first step */
+    double *step_s, *host_s; /* (steps) */
+    double loss_first, loss_last;
+} bench_step;
+
+/* ---- preparing ---------------------------------------------------------------------------- */
+
+static yk_status set_key(yk_config *config, const char *key, const char *value)
+{
+    char assignment[160];
+    if (snprintf(assignment, sizeof assignment, "%s=%s", key, value) >= (int)sizeof assignment)
+        return yk_fail(YK_EINVAL, key, "the value is too long");
+    return yk_config_set(config, assignment);
+}
+
+static yk_status set_count(yk_config *config, const char *key, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return set_key(config, key, text);
+}
+
+static yk_status configure(bench_step *b)
+{
+    const request *r = b->request;
+    yk_config *c = &b->config;
+    YK_TRY(set_key(c, "model.preset", r->model));
+    YK_TRY(set_key(c, "precision.compute", r->precision));
+    YK_TRY(set_key(c, "device", r->device));
+    YK_TRY(set_key(c, "data.train", "random")); /* a name for nothing: no file is opened */
+    YK_TRY(set_count(c, "train.micro_batch", r->micro_batch));
+    YK_TRY(set_count(c, "train.seq_len", r->seq_len));
+    YK_TRY(set_count(c, "train.batch", r->batch > 0 ? r->batch : r->micro_batch * b->n_ranks));
+    YK_TRY(set_count(c, "train.steps", r->steps + r->warmup));
+    for (int i = 0; i < r->sets.n_items; i++) YK_TRY(yk_config_set(c, r->sets.items[i]));
+    YK_TRY(yk_config_check(c));
+    return yk_model_shape_from_config(c, &b->shape);
+}
+
+static yk_status find_place(bench_step *b)
+{
+    int gpu = 0;
+    yk_device_spec spec;
+    if (b->n_ranks > 1) YK_TRY(yk_bind_rank(b->world, yk_config_wants_gpu(&b->config), &gpu));
+    YK_TRY(yk_device_open_chosen(&b->config, gpu, &b->device));
+    YK_TRY(yk_device_describe(b->device, &spec));
+    yk_topology topology =
+        yk_ranks_topology(&spec, b->n_ranks, b->n_ranks > 1 ? yk_world_local_size(b->world) : 1);
+    YK_TRY(
+        yk_plan_make(&b->config, &b->shape, &spec, b->n_ranks > 1 ? &topology : NULL, 0, &b->plan));
+    YK_TRY(
+        yk_speed_model_flops(&b->config, &b->shape, &spec, b->plan.micro_batch, &b->model_flops));
+    b->model_flops *= (double)b->plan.n_micro;
+    return yk_speed_measure(b->device, b->config.precision.compute, &b->product_rate);
+}
+
+/* Random tokens as frequent as words are (Zipf 1935: by one over their rank), each the target of the
+ * one before it, where the feed takes a batch from. */
+static void fill_batch(bench_step *b)
+{
+    yk_engine *e = b->engine;
+    int64_t rows = e->micro_batch * e->seq_len;
+    int32_t *tokens = e->staging[0], *targets = tokens + rows, *positions = targets + rows;
+    uint64_t s = 88172645463325252u + (uint64_t)b->rank * 1000003u;
+    for (int64_t i = 0; i < rows; i++) {
+        s ^= s << 13, s ^= s >> 7, s ^= s << 17;
+        double token = exp((double)(s >> 11) * 0x1p-53 * log((double)b->shape.vocab)) - 1;
+        tokens[i] = (int32_t)yk_min((int64_t)token, b->shape.vocab - 1);
+        positions[i] = (int32_t)(i % e->seq_len);
+        if (i > 0) targets[i - 1] = tokens[i];
+    }
+    targets[rows - 1] = tokens[0];
+    if (e->n_fields > 3) memset(positions + rows, 0, (size_t)rows * sizeof *positions);
+}
+
+static yk_status create_engine(bench_step *b)
+{
+    yk_engine_options o = {.device = b->device,
+                           .config = &b->config,
+                           .shape = &b->shape,
+                           .train = true,
+                           .sizes = &b->plan.sizes,
+                           .micro_batch = b->plan.micro_batch,
+                           .world = b->n_ranks > 1 ? b->world : NULL};
+    YK_TRY(yk_engine_create(&o, &b->engine));
+    YK_TRY(yk_engine_init_weights(b->engine, b->config.train.seed));
+    fill_batch(b);
+    return yk_feed_init(&b->feed, b->engine, NULL);
+}
+
+/* ---- timing ------------------------------------------------------------------------------- */
+
+/* When a step's outcome was there, and the outcome. */
+static yk_status finish_step(bench_step *b, int64_t step, double *last_s)
+{
+    yk_step_result result;
+    int64_t timed = step - b->request->warmup;
+    YK_TRY(yk_step_wait(b->engine, step, &result));
+    double now_s = yk_clock_s();
+    if (step == 0) {
+        b->first_step_s = now_s - b->begin_s;
+        b->loss_first = result.loss;
+    }
+    b->loss_last = result.loss;
+    if (timed >= 0) b->step_s[timed] = now_s - *last_s;
+    *last_s = now_s;
+    return YK_OK;
+}
+
+static yk_status run_steps(bench_step *b)
+{
+    const request *r = b->request;
+    int64_t ahead = yk_device_get_kind(b->device) == YK_DEVICE_CUDA ? 1 : 0;
+    int64_t n = r->warmup + r->steps;
+    double last_s = yk_clock_s();
+    for (int64_t step = 0; step < n + ahead; step++) {
+        if (step < n) {
+            double begin_s = yk_clock_s();
+            YK_TRY(yk_step_run(b->engine, &b->feed, step, (float)b->config.optim.lr));
+            if (step >= r->warmup) b->host_s[step - r->warmup] = yk_clock_s() - begin_s;
+        }
+        if (step >= ahead) YK_TRY(finish_step(b, step - ahead, &last_s));
+    }
+    return YK_OK;
+}
+
+/* ---- a step, operation by operation ------------------------------------------------------- */
+
+static void print_sums(const yk_recorder *recorder)
+{
+    yk_trace_sum sums[MAX_SUMS];
+    int n = yk_trace_sum_up(recorder, sums, MAX_SUMS);
+    double all_s = 0;
+    for (int i = 0; i < n; i++) all_s += sums[i].seconds;
+    fprintf(stderr, "%-26s %-10s %6s %10s %6s %9s %9s\n", "operation", "stream", "calls", "ms",
+            "share", "GB/s", "TFLOP/s");
+    for (int i = 0; i < n; i++) {
+        const yk_trace_sum *s = &sums[i];
+        double seconds = s->seconds > 0 ? s->seconds : 1e-9;
+        fprintf(stderr, "%-26s %-10s %6d %10.3f %5.1f%% %9.0f %9.1f\n", s->name, s->stream, s->n,
+                1e3 * s->seconds, 100 * s->seconds / (all_s > 0 ? all_s : 1),
+                1e-9 * s->bytes / seconds, 1e-12 * s->flops / seconds);
+    }
+}
+
+static yk_status write_trace(const bench_step *b, const yk_recorder *recorder)
+{
+    yk_trace *trace;
+    YK_TRY(yk_trace_open(b->request->trace, &trace));
+    yk_status status = yk_trace_add(trace, b->rank, "step", recorder);
+    yk_status closed = yk_trace_close(trace);
+    return status == YK_OK ? closed : status;
+}
+
+/* One more step, recorded. */
+static yk_status trace_step(bench_step *b)
+{
+    yk_recorder *recorder;
+    yk_step_result result;
+    int64_t step = b->request->warmup + b->request->steps;
+    YK_TRY(yk_recorder_create(b->device, MAX_SPANS, &recorder));
+    yk_recorder_start(recorder);
+    yk_status status = yk_step_run(b->engine, &b->feed, step, (float)b->config.optim.lr);
+    if (status == YK_OK) status = yk_step_wait(b->engine, step, &result);
+    if (status == YK_OK) status = yk_recorder_stop(recorder);
+    if (status == YK_OK && b->rank == 0) {
+        print_sums(recorder);
+        status = write_trace(b, recorder);
+    }
+    yk_recorder_destroy(recorder);
+    return status;
+}
+
+/* ---- printing ----------------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts. */
+static double median(double *values, int64_t n)
+{
+    qsort(values, (size_t)n, sizeof *values, compare);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+static void print_bytes(const bench_step *b)
+{
+    yk_arena_sizes s = yk_engine_high_water(b->engine);
+    printf("\"persistent_bytes\": %" PRId64 ", \"activation_bytes\": %" PRId64
+           ", \"workspace_bytes\": %" PRId64 ", \"pinned_bytes\": %" PRId64
+           ", \"device_bytes\": %" PRId64 ", \"used_bytes\": %" PRId64,
+           s.persistent, s.activation, s.workspace, s.pinned, yk_plan_device_bytes(&b->plan),
+           yk_device_used_bytes(b->device));
+}
+
+static void print_json(bench_step *b)
+{
+    const request *r = b->request;
+    const yk_config *c = &b->config;
+    const yk_device_spec *spec = yk_device_get_spec(b->device);
+    double typical_s = median(b->step_s, r->steps), host_s = median(b->host_s, r->steps);
+    double sheet = yk_speed_sheet(spec, c->precision.compute, c->precision.tf32);
+    double rate = b->model_flops / typical_s;
+    if (sheet == 0) sheet = b->plan.spec.matmul_flops[c->precision.compute];
+    printf("{\"device\": \"%s\", \"model\": \"%s\", \"precision\": \"%s\", \"ranks\": %d, "
+           "\"micro_batch\": %" PRId64 ", \"batch\": %" PRId64 ", \"seq_len\": %" PRId64
+           ", \"steps\": %" PRId64 ", \"warmup\": %" PRId64 ", \"graphs\": %d, ",
+           spec->name, c->model.preset, yk_dtype_name(c->precision.compute), b->n_ranks,
+           b->plan.micro_batch, c->train.batch, c->train.seq_len, r->steps, r->warmup,
+           yk_graphs_count(b->engine->graphs));
+    printf("\"tokens_per_s\": %.7g, \"ms\": %.6g, \"ms_min\": %.6g, \"ms_max\": %.6g, "
+           "\"host_ms\": %.5g, \"start_s\": %.4g, ",
+           (double)b->plan.tokens / typical_s, 1e3 * typical_s, 1e3 * b->step_s[0],
+           1e3 * b->step_s[r->steps - 1], 1e3 * host_s, b->first_step_s);
+    printf("\"model_flops\": %.9g, \"sheet_flops\": %.6g, \"product_flops\": %.6g, \"mfu\": %.4f, "
+           "\"mfu_product\": %.4f, ",
+           b->model_flops, sheet, b->product_rate, rate / sheet, rate / b->product_rate);
+    print_bytes(b);
+    printf(", \"loss_first\": %.17g, \"loss_last\": %.17g}\n", b->loss_first, b->loss_last);
+}
+
+/* ---- the whole ---------------------------------------------------------------------------- */
+
+static yk_status prepare(bench_step *b)
+{
+    size_t n = (size_t)b->request->steps;
+    b->step_s = calloc(n, sizeof *b->step_s);
+    b->host_s = calloc(n, sizeof *b->host_s);
+    if (!b->step_s || !b->host_s) return yk_fail(YK_ENOMEM, "bench", "no memory for times");
+    YK_TRY(yk_config_init(&b->config));
+    YK_TRY(configure(b));
+    YK_TRY(find_place(b));
+    return create_engine(b);
+}
+
+static yk_status bench(bench_step *b)
+{
+    yk_world_hold(b->world);
+    YK_TRY(yk_world_agree(b->world, prepare(b)));
+    YK_TRY(run_steps(b));
+    if (b->request->trace[0]) YK_TRY(trace_step(b));
+    if (b->rank == 0) print_json(b);
+    return YK_OK;
+}
+
+static void close(bench_step *b)
+{
+    if (b->feed.engine) yk_feed_fini(&b->feed);
+    yk_engine_destroy(b->engine);
+    yk_plan_fini(&b->plan);
+    yk_device_close(b->device);
+    yk_config_fini(&b->config);
+    free(b->step_s);
+    free(b->host_s);
+}
+
+static yk_status parse(int argc, char **argv, request *r, bool *done_out)
+{
+    const yk_cli_option options[] = {
+        {.name = "model",
+         .type = YK_CLI_TEXT,
+         .out = &r->model,
+         .value = "PRESET",
+         .text = "the model (gpt2-124m)"},
+        {.name = "micro-batch",
+         .type = YK_CLI_INT,
+         .out = &r->micro_batch,
+         .value = "B",
+         .text = "sequences at a time (8)",
+         .min = 1,
+         .max = 1000000},
+        {.name = "seq",
+         .type = YK_CLI_INT,
+         .out = &r->seq_len,
+         .value = "T",
+         .text = "tokens of a sequence (1024)",
+         .min = 1,
+         .max = 1 << 24},
+        {.name = "batch",
+         .type = YK_CLI_INT,
+         .out = &r->batch,
+         .value = "N",
+         .text = "sequences of a step over all ranks (one micro-batch a rank)",
+         .min = 1,
+         .max = 1000000},
+        {.name = "steps",
+         .type = YK_CLI_INT,
+         .out = &r->steps,
+         .value = "N",
+         .text = "steps that are timed (20)",
+         .min = 1,
+         .max = MAX_STEPS},
+        {.name = "warmup",
+         .type = YK_CLI_INT,
+         .out = &r->warmup,
+         .value = "N",
+         .text = "steps before them (4)",
+         .min = 1,
+         .max = MAX_STEPS},
+        {.name = "precision",
+         .type = YK_CLI_TEXT,
+         .out = &r->precision,
+         .value = "TYPE",
+         .text = "fp32, bf16 or fp16 (bf16)"},
+        {.name = "device",
+         .type = YK_CLI_TEXT,
+         .out = &r->device,
+         .value = "DEVICE",
+         .text = "auto, cpu or cuda (auto)"},
+        {.name = "set",
+         .type = YK_CLI_LIST,
+         .out = &r->sets,
+         .value = "KEY=VALUE",
+         .text = "set any key of a configuration; may be repeated"},
+        {.name = "trace",
+         .type = YK_CLI_TEXT,
+         .out = &r->trace,
+         .value = "FILE",
+         .text = "record one more step: a table on stderr, a trace for Perfetto in FILE"},
+    };
+    const yk_cli_command command = {
+        .name = "bench step",
+        .operands = "",
+        .text = "Time training steps of a model on random tokens, as `yoke train` runs them, and\n"
+                "print one JSON object. Under mpirun, one rank a process.",
+        .example = "yoke bench step --model gpt2-124m --micro-batch 64 --seq 1024",
+        .options = options,
+        .n_options = sizeof options / sizeof options[0],
+    };
+    int n;
+    return yk_cli_parse(&command, argc, argv, NULL, &n, done_out);
+}
+
+yk_status yk_bench_step(int argc, char **argv)
+{
+    bool done;
+    request r = {.model = "gpt2-124m",
+                 .precision = "bf16",
+                 .device = "auto",
+                 .trace = "",
+                 .micro_batch = 8,
+                 .seq_len = 1024,
+                 .steps = 20,
+                 .warmup = 4};
+    bench_step b = {.request = &r, .begin_s = yk_clock_s()};
+    YK_TRY(parse(argc, argv, &r, &done));
+    if (done) return YK_OK;
+    yk_machine_order_gpus();
+    YK_TRY(yk_world_join(&b.world));
+    b.rank = yk_world_rank(b.world);
+    b.n_ranks = yk_world_size(b.world);
+    yk_status status = bench(&b);
+    if (status != YK_OK && b.n_ranks > 1 && yk_status_exit_code(status) != 2)
+        yk_world_abort(b.world,
+                       yk_status_exit_code(status)); /* the others may wait for this rank */
+    close(&b);
+    yk_world_leave(b.world);
+    return status;
+}

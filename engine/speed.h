@@ -1,0 +1,31 @@
+/* engine/speed.h - what a device can multiply at the most, and what a model asks for.
+ *
+ * A step's model FLOPs utilisation (Chowdhery et al. 2022, appendix B) is the operations that the
+ * model needs, over the time of the step times a rate: the data sheet's, or that of a large product
+ * measured on this very device. What a model needs are the products and the causal attention of a
+ * forward pass, three times: what is recomputed does not count.
+ */
+#ifndef YK_ENGINE_SPEED_H
+#define YK_ENGINE_SPEED_H
+
+#include "engine/engine.h"
+
+/* Operations/s of dense products in `dtype` by the data sheet of the device with this description, or
+ * by its description where no data sheet is known.
+ *
+ * tf32  fp32 products round their operands
+ */
+double yk_speed_sheet(const yk_device_spec *spec, yk_dtype dtype, bool tf32);
+
+/* Operations/s of a large product of random matrices on `device`, the best of a few. Takes memory of
+ * its own and gives it back; some tens of milliseconds on a GPU.                          [local]
+ *
+ * YK_ENOMEM  there is not enough memory
+ */
+yk_status yk_speed_measure(yk_device *device, yk_dtype dtype, double *rate_out);
+
+/* Operations that training on one micro-batch needs.                                     [local] */
+yk_status yk_speed_model_flops(const yk_config *config, const yk_model_shape *shape,
+                               const yk_device_spec *spec, int64_t micro_batch, double *flops_out);
+
+#endif

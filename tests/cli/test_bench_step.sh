@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# tests/cli/test_bench_step.sh - `yoke bench step`: one JSON object of a real step, nothing written but
+# the trace that is asked for.
+#
+# ctest: TIMEOUT 120
+. "$(dirname "$0")/../expect.sh" || exit 1
+yoke=$YK_BUILD/yoke
+cd "$scratch" || exit 1
+
+# bench [OPTION]...: on the cpu, with a tiny model.
+bench() {
+    run "$yoke" bench step --device cpu --seq 32 --micro-batch 2 --steps 3 --warmup 2 \
+        --set cpu.threads=1 "$@"
+}
+
+refused() {
+    bench "${@:2}"
+    expect_refusal "$1"
+}
+
+# number NAME: a number of the JSON object in $out.
+number() {
+    sed -n 's/.*"'"$1"'": \([-0-9.e+]*\)[,}].*/\1/p' <<<"$out"
+}
+
+# holds EXPRESSION: what awk says of it.
+holds() {
+    awk "BEGIN { exit !($1) }" || fail "not so: $1"
+}
+
+case_is "one object whose figures fit together, and nothing written"
+bench --model tiny-gpt2 --precision fp32 --batch 4
+expect_status 0
+[ -z "$err" ] || fail "words on stderr"
+[ "$(wc -l <<<"$out")" -eq 1 ] || fail "not one line"
+[ -z "$(ls)" ] || fail "a file was written: $(ls)"
+holds "$(number tokens_per_s) > 0 && $(number ms_min) <= $(number ms) && $(number ms) <= $(number ms_max)"
+holds "$(number tokens_per_s) * $(number ms) / 1000 > 127 && $(number tokens_per_s) * $(number ms) / 1000 < 129"
+holds "$(number mfu) > 0 && $(number mfu_product) > 0 && $(number host_ms) > 0 && $(number start_s) > 0"
+[ "$(number batch)" -eq 4 ] || fail "another batch"
+[ "$(number graphs)" -eq 0 ] || fail "graphs on a cpu"
+parts=$(($(number persistent_bytes) + $(number activation_bytes) + $(number workspace_bytes)))
+[ "$(number device_bytes)" -eq "$parts" ] || fail "the arenas do not add up"
+
+case_is "it learns the batch that it is given again and again"
+holds "$(number loss_last) < $(number loss_first)"
+holds "$(number loss_first) > 5 && $(number loss_first) < 6.5"
+
+case_is "the operations a model needs do not depend on what is recomputed"
+flops=$(number model_flops)
+bench --model tiny-gpt2 --precision fp32 --batch 4 --set memory.recompute=block
+expect_status 0
+[ "$(number model_flops)" = "$flops" ] || fail "other operations"
+
+case_is "every precision"
+for precision in bf16 fp16; do
+    bench --model tiny-llama --precision $precision
+    expect_status 0
+    expect_text out "\"precision\": \"$precision\""
+    holds "$(number loss_last) < $(number loss_first)"
+done
+
+case_is "a step operation by operation"
+bench --model tiny-qwen2 --precision fp32 --trace step.json
+expect_status 0
+[ "$(ls)" = step.json ] || fail "other files: $(ls)"
+expect_text err linear_backward_weight
+expect_text err attention_forward
+for name in embed_forward linear_forward cross_entropy adamw step; do
+    grep -q '"ph": "X", "name": "'$name'"' step.json || fail "no $name in the trace"
+done
+for part in "forward 0" "backward 1" finish update; do
+    grep -q '"part": "'"$part"'"' step.json || fail "nothing is part of $part"
+done
+# Spans lie inside the step's: columns are the lane, the begin and the duration.
+grep '"ph": "X"' step.json | sed 's/.*"tid": \([0-9]*\), "ts": \([0-9.]*\), "dur": \([0-9.]*\),.*/\1 \2 \3/' |
+    awk '$1 == 0 { step = $3 } $1 > 0 && $2 + $3 > end { end = $2 + $3 } END { exit !(end > 0 && end <= step + 1) }' ||
+    fail "operations lie outside of the step"
+
+case_is "refusals name what is wrong"
+refused precision.compute --precision int8
+refused model.preset --model gpt5
+refused device --device tpu
+refused train.batch --model tiny-gpt2 --batch 3
+refused --steps --steps 0
+refused "optim.nothing" --set optim.nothing=1
