@@ -10,6 +10,12 @@ bool yk_config_wants_gpu(const yk_config *config)
 yk_status yk_device_open_chosen(const yk_config *config, int gpu, yk_device **device_out)
 {
     if (!yk_config_wants_gpu(config))
+    if (!yk_config_wants_gpu(config)) {
+        YK_TRY(yk_device_open_cpu((int)config->cpu.threads, &device));
+        yk_device_set_amx(device, config->cpu.amx);
+        *device_out = device;
+        return YK_OK;
+    }
         return yk_device_open_cpu((int)config->cpu.threads, device_out);
     yk_device *device;
     YK_TRY(yk_device_open_cuda(gpu, &device));

@@ -193,6 +193,7 @@ typedef struct yk_config {
     } debug;
     struct {
         int64_t threads; /* 0: every processor this process may use */
+        bool amx;        /* products on the processor's matrix units, where it has any */
     } cpu;
     struct {
         yk_graphs_choice graphs;

@@ -330,6 +330,11 @@ const yk_config_key yk_config_keys[] = {
      .also = "num_threads n_threads omp_num_threads",
      .text = "Threads that compute; their number changes no result. 0: one for each processor that "
              "the process may use."},
+    {BOOL(cpu.amx), .initial = "true",
+     .text =
+         "Make matrix products on the processor's units for them (Intel AMX), where it has any. "
+         "fp32 products are made of bf16 ones without loss, but their bits differ from those of "
+         "a processor without."},
 
     {ENUM(cuda.graphs), .initial = "auto", .choices = graphs, .also = "cuda_graphs use_cuda_graph",
      .text = "Whether each block's forward and backward pass is launched as one CUDA graph, which "

@@ -37,6 +37,7 @@ typedef struct yk_backend {
 
     /* Releases the struct too: the backend's open made it. */
     void (*close)(yk_device *d);
+    void (*set_amx)(yk_device *d, bool on);  /* NULL: the device has no such units */
     void (*set_tf32)(yk_device *d, bool on); /* NULL: the device has no TF32 */
     yk_status (*alloc)(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out);
     void (*free)(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory);

@@ -21,6 +21,11 @@ yk_device_kind yk_device_get_kind(const yk_device *device)
     return device->kind;
 }
 
+void yk_device_set_amx(yk_device *device, bool on)
+{
+    if (device->backend->set_amx) device->backend->set_amx(device, on);
+}
+
 void yk_device_set_tf32(yk_device *device, bool on)
 {
     if (device->backend->set_tf32) device->backend->set_tf32(device, on);

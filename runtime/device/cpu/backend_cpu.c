@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "runtime/device/cpu/amx.h"
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/device/cpu/gemm.h"
 
@@ -20,7 +21,8 @@
 typedef struct cpu_device {
     yk_device head;
     int n_threads;
-    atomic_int failure; /* a yk_status: streams wait for flags no more */
+    bool amx_allowed, amx; /* matrix units: may be used, are used */
+    atomic_int failure;    /* a yk_status: streams wait for flags no more */
 } cpu_device;
 
 /* Memory of a size where the cost of looking up pages shows is put on huge ones, where the system
@@ -73,6 +75,17 @@ void yk_cpu_fail(yk_device *d, yk_status status)
     atomic_compare_exchange_strong(&((cpu_device *)d->state)->failure, &none, (int)status);
 }
 
+bool yk_cpu_uses_amx(const yk_device *d)
+{
+    return ((const cpu_device *)d->state)->amx;
+}
+
+static void cpu_set_amx(yk_device *d, bool on)
+{
+    cpu_device *cpu = d->state;
+    cpu->amx = on && cpu->amx_allowed;
+}
+
 static void cpu_close(yk_device *d)
 {
     free(d->state);
@@ -96,6 +109,7 @@ static const yk_backend backend = {
     .close = cpu_close,
     .alloc = cpu_alloc,
     .free = cpu_free,
+    .set_amx = cpu_set_amx,
     .stream_create = yk_cpu_stream_create,
     .stream_destroy = yk_cpu_stream_destroy,
     .stream_synchronize = yk_cpu_stream_synchronize,
@@ -156,15 +170,17 @@ static void read_name(char *name, size_t size)
 }
 
 /* Rates are those of the kernels here on a core of 2.5 GHz, for a plan's estimate of time: they are
- * not measured, so that a plan does not depend on what else the machine was doing. */
-static void describe(yk_device_spec *spec, int n_threads)
+ * not measured, so that a plan does not depend on what else the machine was doing. Matrix units gain
+ * what was seen where they are. */
+static void describe(yk_device_spec *spec, int n_threads, bool amx)
 {
+    static const double amx_gain[YK_N_FLOAT_DTYPES] = {[YK_F32] = 1.3, [YK_BF16] = 4, [YK_F16] = 2};
     read_name(spec->name, sizeof spec->name);
     spec->kind = YK_DEVICE_CPU;
     spec->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     double matmul = 2.5e9 * 4 * GEMM_LANES * 0.8 * n_threads;
     for (int t = 0; t < YK_N_FLOAT_DTYPES; t++) {
-        spec->matmul_flops[t] = matmul;
+        spec->matmul_flops[t] = amx ? matmul * amx_gain[t] : matmul;
         spec->attention_flops[t] = matmul * 0.6;
     }
     spec->memory_rate = n_threads < 8 ? 10e9 * n_threads : 80e9;
@@ -186,7 +202,9 @@ yk_status yk_device_open_cpu(int threads, yk_device **device_out)
     d->head.workspaces = &yk_cpu_workspaces;
     d->head.kind = YK_DEVICE_CPU;
     d->head.state = d;
-    describe(&d->head.spec, d->n_threads);
+    d->amx_allowed = yk_cpu_amx_allow();
+    d->amx = d->amx_allowed;
+    describe(&d->head.spec, d->n_threads, d->amx);
     *device_out = &d->head;
     return YK_OK;
 }

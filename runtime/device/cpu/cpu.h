@@ -34,6 +34,9 @@ void yk_cpu_fail(yk_device *d, yk_status status);
 /* The number of threads that the device was opened with. */
 int yk_cpu_n_threads(const yk_device *d);
 
+/* Whether products are made on matrix units. */
+bool yk_cpu_uses_amx(const yk_device *d);
+
 /* Threads for `n_pieces` pieces of work. */
 static inline int cpu_threads(const yk_stream *s, int64_t n_pieces)
 {

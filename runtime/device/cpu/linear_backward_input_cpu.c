@@ -44,7 +44,7 @@ static void linear_finish(const void *args, float *c, int64_t c_row, int64_t row
 
 int64_t yk_cpu_linear_backward_input_bytes(const yk_linear_backward_input_args *a)
 {
-    return yk_cpu_product_bytes(a->m, a->k, a->n);
+    return yk_cpu_product_bytes(a->m, a->k, a->n, a->dtype);
 }
 
 yk_status yk_cpu_linear_backward_input(yk_stream *s, const yk_linear_backward_input_args *a,

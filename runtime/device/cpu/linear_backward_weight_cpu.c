@@ -9,6 +9,7 @@
  */
 #include <omp.h>
 
+#include "runtime/device/cpu/amx.h"
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/device/cpu/gemm.h"
 #include "runtime/device/cpu/vec.h"
@@ -22,12 +23,13 @@
 #define PIECES    32   /* enough for many threads and even shares */
 #define MIN_SLICE 1024 /* rows: what adding the slices costs is far under what they take */
 
-/* In a thread's scratch: sums, the columns' sums, and copies. */
-#define BIAS_FLOATS  (MAX_TILE_N + VEC_LANES)
-#define LEFT_FLOATS  (DEPTH * (MAX_TILE_N + VEC_LANES))
-#define RIGHT_FLOATS (DEPTH * (MAX_TILE_K + VEC_LANES))
-_Static_assert(SUM_FLOATS + MAX_TILE_K * GEMM_ROWS + BIAS_FLOATS + LEFT_FLOATS + RIGHT_FLOATS <=
-                   CPU_SCRATCH_FLOATS,
+/* In a thread's scratch: sums with what a strip may write beyond, the columns' sums, and copies, which
+ * as strips for matrix units take up to 6 bytes a number. */
+#define ALL_SUM_FLOATS (SUM_FLOATS + MAX_TILE_K * AMX_STRIP)
+#define BIAS_FLOATS    (MAX_TILE_N + VEC_LANES)
+#define LEFT_FLOATS    (DEPTH * (MAX_TILE_N + AMX_STRIP) * 3 / 2)
+#define RIGHT_FLOATS   (DEPTH * MAX_TILE_K * 3 / 2)
+_Static_assert(ALL_SUM_FLOATS + BIAS_FLOATS + LEFT_FLOATS + RIGHT_FLOATS <= CPU_SCRATCH_FLOATS,
                "a piece fits the scratch");
 
 typedef struct plan {
@@ -85,35 +87,80 @@ static rows take_rows(const void *from, yk_dtype dtype, int64_t at, int64_t from
     return (rows){.at = scratch, .row = to_row};
 }
 
-static void add_columns(float *bias, const rows *dy, int64_t depth, int64_t n)
+/* bias += the rows' sums, from element `at` of dy. */
+VEC_INLINE void add_columns(float *bias, const void *dy, int64_t at, int64_t dy_row, int64_t depth,
+                            int64_t n, yk_dtype t)
 {
     for (int64_t r = 0; r < depth; r++)
         for (int64_t i = 0; i < n; i += VEC_LANES)
-            vec_store_f32(bias + i, vec_load_f32(bias + i) +
-                                        vec_load_n(dy->at + r * dy->row, i, n - i, YK_F32));
+            vec_store_f32(bias + i,
+                          vec_load_f32(bias + i) + vec_load_n(dy, at + r * dy_row + i, n - i, t));
+}
+
+/* A tile of the result and where it is made. */
+typedef struct patch {
+    int64_t n0, n, k0, k; /* where it lies and what there is of it */
+    int64_t sums_row;     /* floats between rows of its sums */
+    float *sums, *left, *right;
+} patch;
+
+/* sums (+)= dy^T x over rows row .. row+depth-1. */
+static void add_vector(const yk_linear_backward_weight_args *a, const patch *t, int64_t row,
+                       int64_t depth, bool add)
+{
+    rows dy = take_rows(a->dy, a->dtype, row * a->n + t->n0, a->n, depth, t->n, GEMM_UNIT, t->left);
+    rows x = take_rows(a->x, a->dtype, row * a->k + t->k0, a->k, depth, t->k, GEMM_COLS, t->right);
+    for (int64_t i = 0; i < t->n; i += GEMM_ROWS) {
+        int height = (int)yk_round_up(yk_min(GEMM_ROWS, t->n - i), GEMM_UNIT);
+        for (int64_t j = 0; j < t->k; j += GEMM_COLS)
+            yk_cpu_gemm_tile(height, depth, dy.at + i, 1, dy.row, x.at + j, x.row,
+                             t->sums + i * t->sums_row + j, t->sums_row, add);
+    }
+}
+
+/* The same on matrix units. */
+static void add_matrix(const yk_linear_backward_weight_args *a, const patch *t, int64_t row,
+                       int64_t depth, bool add)
+{
+    int64_t strip = amx_strip_size(depth, a->dtype) / 2; /* floats */
+    for (int64_t j = 0; j < t->k; j += AMX_STRIP)
+        yk_cpu_amx_pack(t->right + j / AMX_STRIP * strip, AMX_RIGHT, a->x, row * a->k + t->k0 + j,
+                        1, a->k, yk_min(AMX_STRIP, t->k - j), depth, a->dtype);
+    for (int64_t i = 0; i < t->n; i += AMX_STRIP) {
+        yk_cpu_amx_pack(t->left, AMX_LEFT, a->dy, row * a->n + t->n0 + i, 1, a->n,
+                        yk_min(AMX_STRIP, t->n - i), depth, a->dtype);
+        for (int64_t j = 0; j < t->k; j += AMX_STRIP)
+            yk_cpu_amx_tile(t->left, t->right + j / AMX_STRIP * strip, depth, a->dtype,
+                            t->sums + i * t->sums_row + j, t->sums_row, add);
+    }
 }
 
 /* The tile at (n0,k0) of rows begin .. end-1: sums (n, tile_k) and their column sums (n) behind. */
 static void sum_tile(const yk_linear_backward_weight_args *a, const plan *p, int64_t n0, int64_t k0,
-                     int64_t begin, int64_t end, float *scratch)
+                     int64_t begin, int64_t end, float *scratch, bool amx)
 {
-    float *bias = scratch + SUM_FLOATS + MAX_TILE_K * GEMM_ROWS, *left = bias + BIAS_FLOATS;
-    float *right = left + LEFT_FLOATS;
-    int64_t n = yk_min(p->tile_n, a->n - n0), k = yk_min(p->tile_k, a->k - k0);
+    float *bias = scratch + ALL_SUM_FLOATS, *left = bias + BIAS_FLOATS;
+    patch t = {.n0 = n0,
+               .n = yk_min(p->tile_n, a->n - n0),
+               .k0 = k0,
+               .k = yk_min(p->tile_k, a->k - k0),
+               .sums_row = p->tile_k,
+               .sums = scratch,
+               .left = left,
+               .right = left + LEFT_FLOATS};
     memset(bias, 0, BIAS_FLOATS * sizeof *bias);
     for (int64_t row = begin; row < end; row += DEPTH) {
         int64_t depth = yk_min(DEPTH, end - row);
-        rows dy = take_rows(a->dy, a->dtype, row * a->n + n0, a->n, depth, n, GEMM_UNIT, left);
-        rows x = take_rows(a->x, a->dtype, row * a->k + k0, a->k, depth, k, GEMM_COLS, right);
-        add_columns(bias, &dy, depth, n);
-        for (int64_t i = 0; i < n; i += GEMM_ROWS) {
-            int height = (int)yk_round_up(yk_min(GEMM_ROWS, n - i), GEMM_UNIT);
-            for (int64_t j = 0; j < k; j += GEMM_COLS)
-                yk_cpu_gemm_tile(height, depth, dy.at + i, 1, dy.row, x.at + j, x.row,
-                                 scratch + i * p->tile_k + j, p->tile_k, row > begin);
-        }
+        if (amx)
+            add_matrix(a, &t, row, depth, row > begin);
+        else
+            add_vector(a, &t, row, depth, row > begin);
+        if (a->dbias && k0 == 0)
+            YK_CPU_BY_DTYPE(a->dtype,
+                            add_columns(bias, a->dy, row * a->n + n0, a->n, depth, t.n, T));
     }
 }
+
 /* to (+)= sums, n of them; both grad_dtype and fp32 know no gap. */
 VEC_INLINE void put(void *to, int64_t at, const float *sums, int64_t n, bool accumulate, yk_dtype t)
 {
@@ -131,14 +178,14 @@ static void put_row(void *to, int64_t at, const float *sums, int64_t n, bool acc
 }
 
 static void run_piece(const yk_linear_backward_weight_args *a, const plan *p, int64_t piece,
-                      float *slices, float *scratch)
+                      float *slices, float *scratch, bool amx)
 {
     int64_t slice = piece / (p->n_n * p->n_k), tile = piece % (p->n_n * p->n_k);
     int64_t n0 = tile / p->n_k * p->tile_n, k0 = tile % p->n_k * p->tile_k;
     int64_t n = yk_min(p->tile_n, a->n - n0), k = yk_min(p->tile_k, a->k - k0);
     int64_t begin = slice * p->slice;
-    sum_tile(a, p, n0, k0, begin, yk_min(begin + p->slice, a->m), scratch);
-    const float *sums = scratch, *bias = scratch + SUM_FLOATS + MAX_TILE_K * GEMM_ROWS;
+    sum_tile(a, p, n0, k0, begin, yk_min(begin + p->slice, a->m), scratch, amx);
+    const float *sums = scratch, *bias = scratch + ALL_SUM_FLOATS;
     bool whole = p->n_slices == 1, bias_here = a->dbias && k0 == 0;
     if (whole) {
         for (int64_t i = 0; i < n; i++)
@@ -188,11 +235,14 @@ yk_status yk_cpu_linear_backward_weight(yk_stream *s, const yk_linear_backward_w
     plan p = make_plan(a);
     int64_t n_pieces = p.n_slices * p.n_n * p.n_k, size = a->n * a->k;
     const float *slices = ws;
+    bool amx = yk_cpu_uses_amx(s->device);
 #pragma omp parallel num_threads(cpu_threads(s, n_pieces))
     {
+        if (amx) yk_cpu_amx_begin();
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < n_pieces; i++)
-            run_piece(a, &p, i, ws, cpu_scratch(s, omp_get_thread_num()));
+            run_piece(a, &p, i, ws, cpu_scratch(s, omp_get_thread_num()), amx);
+        if (amx) yk_cpu_amx_end();
         if (p.n_slices > 1) {
 #pragma omp for schedule(static) nowait
             for (int64_t i = 0; i < yk_div_up(size, CPU_CHUNK); i++) add_chunk(a, &p, slices, i);

@@ -80,7 +80,7 @@ static void few_rows_panel(const yk_linear_forward_args *a, int64_t col)
 
 int64_t yk_cpu_linear_forward_bytes(const yk_linear_forward_args *a)
 {
-    return a->m <= FEW_ROWS ? 0 : yk_cpu_product_bytes(a->m, a->n, a->k);
+    return a->m <= FEW_ROWS ? 0 : yk_cpu_product_bytes(a->m, a->n, a->k, a->dtype);
 }
 
 yk_status yk_cpu_linear_forward(yk_stream *s, const yk_linear_forward_args *a, void *ws)

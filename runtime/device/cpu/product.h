@@ -4,7 +4,7 @@
  *           rows then reads; the left one is read where it lies. What follows the product (bias,
  *           GELU, residual) is done by a callback on each tile while it is in the nearest cache, so
  *           a result is rounded and written once.
- * Memory.   The panels lie in the workspace, a block of at most four megabytes at a time.
+ * Memory.   The panels lie in the workspace, a block of four to six megabytes at most at a time.
  *           Where k is so long that it comes in blocks, the sums between blocks lie there too.
  *
  * Legend    M N K sides: c (M,N) = a (M,K) b, with b (K,N) or, transposed, (N,K).
@@ -41,7 +41,7 @@ typedef struct cpu_product {
 } cpu_product;
 
 /* Workspace for an (m,k) by (k,n) product. */
-int64_t yk_cpu_product_bytes(int64_t m, int64_t n, int64_t k);
+int64_t yk_cpu_product_bytes(int64_t m, int64_t n, int64_t k, yk_dtype dtype);
 
 /* Run the product. ws: yk_cpu_product_bytes() of workspace. */
 void yk_cpu_product_run(const yk_stream *s, const cpu_product *p, void *ws);

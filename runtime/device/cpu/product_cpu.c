@@ -8,6 +8,8 @@
 
 #include <omp.h>
 
+#include "runtime/device/cpu/amx.h"
+
 #define PANEL_FLOATS (1024 * 1024) /* of the workspace: half of a large second-level cache */
 #define MAX_DEPTH    1024          /* k in a block */
 #define LEFT_FLOATS  (48 * 1024)   /* a tile of the left operand: fits the second-level cache */
@@ -21,8 +23,10 @@ typedef struct plan {
     int64_t n_depths, depth;     /* blocks of k and the size of all but the last */
     int64_t n_widths, width;     /* blocks of columns; a multiple of GEMM_COLS */
     int64_t n_bands, band;       /* bands of rows: one where k is one block */
-    int64_t n_heights, height;   /* tiles of rows of a band; a multiple of GEMM_ROWS */
+    int64_t n_heights, height;   /* tiles of rows of a band; a multiple of the kernel's rows */
     int64_t n_groups, per_group; /* pieces of a block of columns, in panels */
+    int64_t panel;               /* floats of a panel */
+    bool amx;                    /* tiles are made on matrix units */
 } plan;
 
 /* Cut `total` into the fewest equal parts of at most `most`, each a multiple of `unit`. */
@@ -32,20 +36,23 @@ static int64_t even_part(int64_t total, int64_t most, int64_t unit)
     return yk_round_up(yk_div_up(total, n), unit);
 }
 
-static plan make_plan(int64_t m, int64_t n, int64_t k)
+/* On vector units a tile is several strips of rows that lie where they lie. On matrix units it is one
+ * strip: this is copied anew for each group of panels, and these can be read from farther away. */
+static plan make_plan(int64_t m, int64_t n, int64_t k, yk_dtype dtype, bool amx)
 {
-    plan p;
+    plan p = {.amx = amx};
     p.depth = even_part(k, MAX_DEPTH, 1);
     p.n_depths = yk_div_up(k, p.depth);
     p.width = even_part(n, PANEL_FLOATS / p.depth, GEMM_COLS);
     p.n_widths = yk_div_up(n, p.width);
     int64_t strips = yk_max(1, yk_min(MAX_STRIPS, LEFT_FLOATS / (GEMM_ROWS * p.depth)));
-    p.height = strips * GEMM_ROWS;
+    p.height = amx ? AMX_STRIP : strips * GEMM_ROWS;
     p.band = p.n_depths == 1 ? m : even_part(m, BAND, p.height);
     p.n_bands = yk_div_up(m, p.band);
     p.n_heights = yk_div_up(p.band, p.height);
     int64_t panels = p.width / GEMM_COLS;
-    p.n_groups = yk_max(yk_div_up(PIECES, p.n_heights), yk_div_up(p.width * p.depth, GROUP_FLOATS));
+    p.panel = amx ? amx_strip_size(p.depth, dtype) / 2 : p.depth * GEMM_COLS;
+    p.n_groups = yk_max(yk_div_up(PIECES, p.n_heights), yk_div_up(panels * p.panel, GROUP_FLOATS));
     p.per_group = yk_div_up(panels, yk_min(panels, p.n_groups));
     p.n_groups = yk_div_up(panels, p.per_group);
     return p;
@@ -53,34 +60,41 @@ static plan make_plan(int64_t m, int64_t n, int64_t k)
 
 static int64_t panel_floats(const plan *p)
 {
-    return p->depth * p->width;
+    return p->width / GEMM_COLS * p->panel;
 }
 
-int64_t yk_cpu_product_bytes(int64_t m, int64_t n, int64_t k)
+static int64_t plan_bytes(const plan *p)
 {
-    plan p = make_plan(m, n, k);
-    int64_t sums = p.n_depths > 1 ? yk_round_up(p.band, GEMM_UNIT) * p.width : 0;
-    return 4 * (panel_floats(&p) + sums);
+    int64_t sums = p->n_depths > 1 ? p->n_heights * p->height * p->width : 0;
+    return 4 * (panel_floats(p) + sums);
+}
+
+int64_t yk_cpu_product_bytes(int64_t m, int64_t n, int64_t k, yk_dtype dtype)
+{
+    plan vector = make_plan(m, n, k, dtype, false), matrix = make_plan(m, n, k, dtype, true);
+    return yk_max(plan_bytes(&vector), CPU_HAS_AMX ? plan_bytes(&matrix) : 0);
 }
 
 /* One block: rows from row, columns from col, k from first. */
 typedef struct block {
     int64_t row, rows, col, cols, first, depth;
     bool begins, ends; /* the first, the last of the blocks of k */
-    float *panels;     /* (panels, depth, GEMM_COLS) */
+    float *panels;     /* (panels, depth, GEMM_COLS), or as many strips */
     float *sums;       /* (band, width) between blocks of k, or NULL when there is one */
 } block;
 
-static void pack_panel(const cpu_product *p, const block *b, int64_t i)
+static void pack_panel(const cpu_product *p, const plan *q, const block *b, int64_t i)
 {
     int64_t col = b->col + i * GEMM_COLS, n = yk_min(GEMM_COLS, b->col + b->cols - col);
-    float *panel = b->panels + i * b->depth * GEMM_COLS;
-    if (p->transposed)
-        yk_cpu_pack_transposed(panel, cpu_at(p->b, col * p->k + b->first, p->dtype), p->k, b->depth,
-                               n, p->dtype);
+    float *panel = b->panels + i * q->panel;
+    int64_t at = p->transposed ? col * p->k + b->first : b->first * p->n + col;
+    if (q->amx)
+        yk_cpu_amx_pack(panel, AMX_RIGHT, p->b, at, p->transposed ? p->k : 1,
+                        p->transposed ? 1 : p->n, n, b->depth, p->dtype);
+    else if (p->transposed)
+        yk_cpu_pack_transposed(panel, cpu_at(p->b, at, p->dtype), p->k, b->depth, n, p->dtype);
     else
-        yk_cpu_pack_rows(panel, cpu_at(p->b, b->first * p->n + col, p->dtype), p->n, b->depth, n,
-                         p->dtype);
+        yk_cpu_pack_rows(panel, cpu_at(p->b, at, p->dtype), p->n, b->depth, n, p->dtype);
 }
 
 VEC_INLINE void copy_rows(float *to, int64_t to_row, const cpu_product *p, const block *b,
@@ -124,27 +138,61 @@ static void fetch(const cpu_product *p, int64_t row, int64_t col, int64_t rows, 
     }
 }
 
-/* A tile of rows by a group of panels. */
-static void run_piece(const cpu_product *p, const plan *q, const block *b, int64_t piece,
-                      float *scratch)
+/* Where the sums of a tile `row` rows and `col` columns into a block lie between blocks of k. */
+static float *sums_at(const plan *q, const block *b, int64_t row, int64_t col)
 {
-    int64_t top = piece / q->n_groups * q->height, rows = yk_min(q->height, b->rows - top);
-    int64_t n_panels = yk_div_up(b->cols, GEMM_COLS), i = piece % q->n_groups * q->per_group;
-    int64_t end = yk_min(i + q->per_group, n_panels), a_row;
-    if (i >= end || rows <= 0) return;
+    return b->sums + row * q->width + col;
+}
+
+/* A tile of rows by a group of panels: rows from `top`, panels i .. end-1. */
+static void run_vector(const cpu_product *p, const plan *q, const block *b, int64_t top, int64_t i,
+                       int64_t end, float *scratch)
+{
+    int64_t rows = yk_min(q->height, b->rows - top), a_row;
     float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
     const float *a = left_rows(p, b, b->row + top, rows, scratch, &a_row);
     for (int64_t r = 0; r < rows; r += GEMM_ROWS)
         for (int64_t j = i; j < end; j++) {
             int64_t col = j * GEMM_COLS, cols = yk_min(GEMM_COLS, b->cols - col);
             int64_t row = b->row + top + r, n = yk_min(GEMM_ROWS, rows - r);
-            float *c = b->sums ? b->sums + (top + r) * q->width + col : tile;
+            float *c = b->sums ? sums_at(q, b, top + r, col) : tile;
             int64_t c_row = b->sums ? q->width : GEMM_COLS;
             if (b->ends) fetch(p, row, b->col + col, n, cols);
             yk_cpu_gemm_tile((int)yk_round_up(n, GEMM_UNIT), b->depth, a + r * a_row, a_row, 1,
-                             b->panels + col * b->depth, GEMM_COLS, c, c_row, !b->begins);
+                             b->panels + j * q->panel, GEMM_COLS, c, c_row, !b->begins);
             if (b->ends) p->finish(p->args, c, c_row, row, b->col + col, n, cols);
         }
+}
+
+/* The same on matrix units; what follows the product takes fewer rows at a time. */
+static void run_matrix(const cpu_product *p, const plan *q, const block *b, int64_t top, int64_t i,
+                       int64_t end, float *left)
+{
+    int64_t rows = yk_min(AMX_STRIP, b->rows - top), row = b->row + top;
+    float tile[AMX_STRIP * AMX_STRIP] __attribute__((aligned(64)));
+    yk_cpu_amx_pack(left, AMX_LEFT, p->a, row * p->k + b->first, p->k, 1, rows, b->depth, p->dtype);
+    for (int64_t j = i; j < end; j++) {
+        int64_t col = j * AMX_STRIP, cols = yk_min(AMX_STRIP, b->cols - col);
+        float *c = b->sums ? sums_at(q, b, top, col) : tile;
+        int64_t c_row = b->sums ? q->width : AMX_STRIP;
+        if (b->ends) fetch(p, row, b->col + col, rows, cols);
+        yk_cpu_amx_tile(left, b->panels + j * q->panel, b->depth, p->dtype, c, c_row, !b->begins);
+        for (int64_t r = 0; b->ends && r < rows; r += GEMM_ROWS)
+            p->finish(p->args, c + r * c_row, c_row, row + r, b->col + col,
+                      yk_min(GEMM_ROWS, rows - r), cols);
+    }
+}
+
+static void run_piece(const cpu_product *p, const plan *q, const block *b, int64_t piece,
+                      float *scratch)
+{
+    int64_t top = piece / q->n_groups * q->height, n_panels = yk_div_up(b->cols, GEMM_COLS);
+    int64_t i = piece % q->n_groups * q->per_group, end = yk_min(i + q->per_group, n_panels);
+    if (i >= end || top >= b->rows) return;
+    if (q->amx)
+        run_matrix(p, q, b, top, i, end, scratch);
+    else
+        run_vector(p, q, b, top, i, end, scratch);
 }
 
 /* Block number n of the plan: k fastest, then columns, then bands of rows. */
@@ -166,15 +214,19 @@ static block block_at(const cpu_product *p, const plan *q, int64_t n, float *ws)
 
 void yk_cpu_product_run(const yk_stream *s, const cpu_product *p, void *ws)
 {
-    plan q = make_plan(p->m, p->n, p->k);
+    plan q = make_plan(p->m, p->n, p->k, p->dtype, yk_cpu_uses_amx(s->device));
     int64_t n_pieces = q.n_heights * q.n_groups, n_blocks = q.n_bands * q.n_widths * q.n_depths;
 #pragma omp parallel num_threads(cpu_threads(s, n_pieces))
-    for (int64_t n = 0; n < n_blocks; n++) {
-        block b = block_at(p, &q, n, ws);
+    {
+        if (q.amx) yk_cpu_amx_begin();
+        for (int64_t n = 0; n < n_blocks; n++) {
+            block b = block_at(p, &q, n, ws);
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < yk_div_up(b.cols, GEMM_COLS); i++) pack_panel(p, &b, i);
+            for (int64_t i = 0; i < yk_div_up(b.cols, GEMM_COLS); i++) pack_panel(p, &q, &b, i);
 #pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < n_pieces; i++)
-            run_piece(p, &q, &b, i, cpu_scratch(s, omp_get_thread_num()));
+            for (int64_t i = 0; i < n_pieces; i++)
+                run_piece(p, &q, &b, i, cpu_scratch(s, omp_get_thread_num()));
+        }
+        if (q.amx) yk_cpu_amx_end();
     }
 }

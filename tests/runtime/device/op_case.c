@@ -396,6 +396,14 @@ void op_expect_unchanged(op_case *c, const op_buffer *b, const char *name)
                      b->value[i]);
 }
 
+void op_on_each_unit(op_case *c, void (*family)(op_case *c))
+{
+    yk_device_set_amx(c->device, false);
+    family(c);
+    yk_device_set_amx(c->device, true);
+    family(c);
+}
+
 static uint64_t digest_of(void (*family)(op_case *c), int threads, uint64_t seed)
 {
     op_case c;

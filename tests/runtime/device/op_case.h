@@ -153,6 +153,9 @@ void op_expect_equal(op_case *c, const op_buffer *a, const op_buffer *b, const c
 /* Every byte of `b` is what it was before the operation. */
 void op_expect_unchanged(op_case *c, const op_buffer *b, const char *name);
 
+/* Run `family` with products on the device's matrix units, where it has a choice, and without. */
+void op_on_each_unit(op_case *c, void (*family)(op_case *c));
+
 /* Run `family` with bits_only on cpu devices of 1 to 4 threads with one seed, or twice on another
  * device: every output must have the same bits. */
 void op_expect_same_bits_again(void (*family)(op_case *c));

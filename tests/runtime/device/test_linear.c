@@ -166,17 +166,17 @@ static void linear_backward_weight_family(op_case *c)
 
 static void linear_forward_agrees_with_the_oracle(void **state)
 {
-    linear_forward_family(*state);
+    op_on_each_unit(*state, linear_forward_family);
 }
 
 static void linear_backward_input_agrees_with_the_oracle(void **state)
 {
-    linear_backward_input_family(*state);
+    op_on_each_unit(*state, linear_backward_input_family);
 }
 
 static void linear_backward_weight_agrees_with_the_oracle(void **state)
 {
-    linear_backward_weight_family(*state);
+    op_on_each_unit(*state, linear_backward_weight_family);
 }
 
 static void linear_of_no_rows_is_zero_or_what_was_there(void **state)
@@ -210,7 +210,7 @@ static void larger_products(op_case *c)
 
 static void linear_of_larger_sizes_agrees_with_the_oracle(void **state)
 {
-    larger_products(*state);
+    op_on_each_unit(*state, larger_products);
 }
 
 static void linear_gives_the_same_bits_again(void **state)

@@ -95,7 +95,7 @@ static void product_family(op_case *c)
 
 static void products_in_several_blocks_agree_with_the_oracle(void **state)
 {
-    product_family(*state);
+    op_on_each_unit(*state, product_family);
 }
 
 /* ---- attention ---------------------------------------------------------------------------- */
