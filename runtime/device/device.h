@@ -88,12 +88,12 @@ void yk_device_close(yk_device *device);
 
 yk_device_kind yk_device_get_kind(const yk_device *device);
 
-/* Let fp32 products round their operands to TF32 (10 bits of fraction), for speed; off at first. A
 /* Let a processor that has matrix units for bf16 (AMX) use them for every product, those of fp32
  * numbers included, as exact as before but other in bits; on at first where there are any. [local] */
 void yk_device_set_amx(yk_device *device, bool on);
 
  * device without TF32 keeps fp32.                                                       [local] */
+/* Let fp32 products round their operands to TF32 (10 bits of fraction), for speed; off at first. A
 void yk_device_set_tf32(yk_device *device, bool on);
 
 /* Borrowed until the device is closed. */
