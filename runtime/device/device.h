@@ -49,6 +49,7 @@ typedef struct yk_device_spec {
     double memory_rate;                        /* bytes/s, read plus written */
     double host_link_rate;                     /* bytes/s to or from host memory, each way */
     double launch_s;                           /* seconds one operation costs beside its work */
+    bool cudnn; /* attention may be cuDNN's: workspaces have room for it */
 } yk_device_spec;
 
 /* Open this machine's processors.                                                       [local]
@@ -92,9 +93,25 @@ yk_device_kind yk_device_get_kind(const yk_device *device);
  * numbers included, as exact as before but other in bits; on at first where there are any. [local] */
 void yk_device_set_amx(yk_device *device, bool on);
 
- * device without TF32 keeps fp32.                                                       [local] */
 /* Let fp32 products round their operands to TF32 (10 bits of fraction), for speed; off at first. A
+ * device without TF32 keeps fp32.                                                       [local] */
 void yk_device_set_tf32(yk_device *device, bool on);
+
+/* Whose attention kernels a GPU uses. */
+typedef enum yk_attention_provider {
+    YK_ATTENTION_AUTO,  /* cuDNN's where it is there and known to be faster, else our own */
+    YK_ATTENTION_CUDNN, /* cuDNN's wherever it serves the shape, else our own */
+    YK_ATTENTION_OWN,
+} yk_attention_provider;
+
+/* Choose attention's kernels; our own at first. `deterministic` asks cuDNN for gradients that repeat
+ * their bits; our own always do. Before the first call of attention, since workspaces follow it; on a
+ * dry device that describes a GPU the workspaces alone.                                  [local]
+ *
+ * YK_EUNSUPPORTED  CUDNN on a device without it; the message says what is missing
+ */
+yk_status yk_device_set_attention(yk_device *device, yk_attention_provider provider,
+                                  bool deterministic);
 
 /* Borrowed until the device is closed. */
 const yk_device_spec *yk_device_get_spec(const yk_device *device);
