@@ -91,6 +91,20 @@ static yk_status open_device(const char *name, yk_device **device_out)
     return yk_fail(YK_EINVAL, "--device", "\"%s\" is none of auto, cpu, cuda", name);
 }
 
+/* The default of training, which falls back to our own, unless one is asked for. */
+static yk_status choose_attention(yk_device *device, const char *name, bool loose)
+{
+    static const struct {
+        const char *name;
+        yk_attention_provider provider;
+    } known[] = {
+        {"auto", YK_ATTENTION_AUTO}, {"cudnn", YK_ATTENTION_CUDNN}, {"own", YK_ATTENTION_OWN}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, known[i].name) == 0)
+            return yk_device_set_attention(device, known[i].provider, !loose);
+    return yk_fail(YK_EINVAL, "--attention", "\"%s\" is none of auto, cudnn, own", name);
+}
+
 static yk_status bench_ops(yk_bench *b, bool json)
 {
     yk_status status = yk_bench_open(b);
@@ -107,7 +121,8 @@ yk_status yk_cli_bench(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "step") == 0) return yk_bench_step(argc - 1, argv + 1);
     const char *device = "auto", *preset = "gpt2-124m", *dtype = "bf16", *what;
-    bool json = false, done;
+    const char *attention = "auto";
+    bool json = false, loose = false, done;
     int n;
     yk_bench b = {.batch = 64, .seq_len = 1024, .stretch_ms = 5, .only = ""};
     const yk_cli_option options[] = {
@@ -140,6 +155,15 @@ yk_status yk_cli_bench(int argc, char **argv)
          .out = &device,
          .value = "DEVICE",
          .text = "auto, cpu or cuda (auto)"},
+        {.name = "attention",
+         .type = YK_CLI_TEXT,
+         .out = &attention,
+         .value = "WHOSE",
+         .text = "kernels: auto, cudnn or own (auto)"},
+        {.name = "loose",
+         .type = YK_CLI_SWITCH,
+         .out = &loose,
+         .text = "as with numerics.deterministic: false"},
         {.name = "stretch",
          .type = YK_CLI_INT,
          .out = &b.stretch_ms,
@@ -173,7 +197,8 @@ yk_status yk_cli_bench(int argc, char **argv)
     YK_TRY(find_dtype(dtype, &b.dtype));
     YK_TRY(find_shape(preset, &b.shape));
     YK_TRY(open_device(device, &b.device));
-    yk_status status = bench_ops(&b, json);
+    yk_status status = choose_attention(b.device, attention, loose);
+    if (status == YK_OK) status = bench_ops(&b, json);
     yk_device_close(b.device);
     return status;
 }

@@ -10,7 +10,7 @@
 
 #define PATTERN_NUMBERS (INT64_C(1) << 20)
 #define CACHE_BYTES     (INT64_C(256) << 20) /* more than any device keeps */
-#define WORKSPACE_BYTES (INT64_C(512) << 20)
+#define WORKSPACE_BYTES (INT64_C(1) << 30)
 #define STRETCHES       11
 
 /* ---- memory

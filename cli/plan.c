@@ -18,7 +18,7 @@ static yk_status plan(const yk_config *config, const char *device, int64_t ranks
     yk_plan plan;
     YK_TRY(yk_cli_find_shape(config, &shape));
     if (device[0])
-        YK_TRY(yk_device_spec_find(device, &spec));
+        YK_TRY(yk_device_find_chosen(config, device, &spec));
     else
         YK_TRY(yk_device_describe_chosen(config, &spec));
     if (ranks % node_size != 0)

@@ -142,6 +142,10 @@ else()
         set(YK_NCCL_LIBRARIES NCCL::NCCL)
     endif()
     if(YK_HAVE_CUDNN)
-        list(APPEND YK_CUDA_LIBRARIES CUDNN::CUDNN)
+        # Its headers alone: the library is loaded when it is wanted.
+        add_library(yk_dep_cudnn INTERFACE IMPORTED GLOBAL)
+        set_target_properties(yk_dep_cudnn PROPERTIES
+            INTERFACE_INCLUDE_DIRECTORIES ${CUDNN_INCLUDE_DIR})
+        list(APPEND YK_CUDA_LIBRARIES yk_dep_cudnn)
     endif()
 endif()

@@ -7,19 +7,33 @@ bool yk_config_wants_gpu(const yk_config *config)
     return config->device == YK_DEVICE_CHOICE_CUDA;
 }
 
+static yk_status choose_attention(const yk_config *config, yk_device *device)
+{
+    static const yk_attention_provider providers[] = {
+        [YK_ATTENTION_CHOICE_AUTO] = YK_ATTENTION_AUTO,
+        [YK_ATTENTION_CHOICE_CUDNN] = YK_ATTENTION_CUDNN,
+        [YK_ATTENTION_CHOICE_OWN] = YK_ATTENTION_OWN,
+    };
+    return yk_device_set_attention(device, providers[config->attention.provider],
+                                   config->numerics.deterministic);
+}
+
 yk_status yk_device_open_chosen(const yk_config *config, int gpu, yk_device **device_out)
 {
-    if (!yk_config_wants_gpu(config))
+    yk_device *device;
     if (!yk_config_wants_gpu(config)) {
         YK_TRY(yk_device_open_cpu((int)config->cpu.threads, &device));
         yk_device_set_amx(device, config->cpu.amx);
         *device_out = device;
         return YK_OK;
     }
-        return yk_device_open_cpu((int)config->cpu.threads, device_out);
-    yk_device *device;
     YK_TRY(yk_device_open_cuda(gpu, &device));
     yk_device_set_tf32(device, config->precision.tf32);
+    yk_status status = choose_attention(config, device);
+    if (status != YK_OK) {
+        yk_device_close(device);
+        return status;
+    }
     *device_out = device;
     return YK_OK;
 }
@@ -42,6 +56,17 @@ static void take_rates(yk_device_spec *spec, const yk_device_spec *known)
     spec->memory_rate = known->memory_rate;
     spec->host_link_rate = known->host_link_rate;
     spec->launch_s = known->launch_s;
+}
+
+yk_status yk_device_find_chosen(const yk_config *config, const char *name, yk_device_spec *spec_out)
+{
+    yk_device_spec spec;
+    YK_TRY(yk_device_spec_find(name, &spec));
+    if (config->attention.provider == YK_ATTENTION_CHOICE_OWN) spec.cudnn = false;
+    if (config->attention.provider == YK_ATTENTION_CHOICE_CUDNN)
+        spec.cudnn = spec.kind == YK_DEVICE_CUDA;
+    *spec_out = spec;
+    return YK_OK;
 }
 
 yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out)

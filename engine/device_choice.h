@@ -14,6 +14,13 @@ bool yk_config_wants_gpu(const yk_config *config);
  */
 yk_status yk_device_open_chosen(const yk_config *config, int gpu, yk_device **device_out);
 
+/* The description of a known device, with the kernels that a configuration asks for there.
+ *
+ * YK_EINVAL  no such device is known
+ */
+yk_status yk_device_find_chosen(const yk_config *config, const char *name,
+                                yk_device_spec *spec_out);
+
 /* What is known of an open device, with the rates of a known one of its kind where none were
  * measured. */
 yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out);

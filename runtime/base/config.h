@@ -81,6 +81,12 @@ typedef enum yk_graphs_choice {
     YK_GRAPHS_OFF,
 } yk_graphs_choice;
 
+typedef enum yk_attention_choice {
+    YK_ATTENTION_CHOICE_AUTO, /* whichever is known to be faster */
+    YK_ATTENTION_CHOICE_CUDNN,
+    YK_ATTENTION_CHOICE_OWN,
+} yk_attention_choice;
+
 typedef enum yk_device_choice {
     YK_DEVICE_CHOICE_AUTO, /* cuda where there is a GPU, else cpu */
     YK_DEVICE_CHOICE_CPU,
@@ -148,6 +154,12 @@ typedef struct yk_config {
             int64_t growth_interval;
         } loss_scale;
     } precision;
+    struct {
+        bool deterministic; /* equal runs have equal bits */
+    } numerics;
+    struct {
+        yk_attention_choice provider; /* on a GPU */
+    } attention;
     struct {
         int64_t
             zero; /* ZeRO stage: 0 replicates, 1 shards states, 2 also gradients, 3 also parameters */

@@ -39,6 +39,8 @@ typedef struct yk_backend {
     void (*close)(yk_device *d);
     void (*set_amx)(yk_device *d, bool on);  /* NULL: the device has no such units */
     void (*set_tf32)(yk_device *d, bool on); /* NULL: the device has no TF32 */
+    /* NULL: the device has its own attention alone. */
+    yk_status (*set_attention)(yk_device *d, yk_attention_provider provider, bool deterministic);
     yk_status (*alloc)(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out);
     void (*free)(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory);
     int64_t (*used_bytes)(const yk_device *d); /* NULL: not known */
@@ -142,5 +144,6 @@ struct yk_event {
 /* Compiled in every build. */
 extern const yk_workspaces yk_cpu_workspaces;
 extern const yk_workspaces yk_cuda_workspaces;
+extern const yk_workspaces yk_cuda_cudnn_workspaces; /* where attention may be cuDNN's */
 
 #endif

@@ -31,6 +31,17 @@ void yk_device_set_tf32(yk_device *device, bool on)
     if (device->backend->set_tf32) device->backend->set_tf32(device, on);
 }
 
+yk_status yk_device_set_attention(yk_device *device, yk_attention_provider provider,
+                                  bool deterministic)
+{
+    REQUIRE(provider >= YK_ATTENTION_AUTO && provider <= YK_ATTENTION_OWN);
+    if (device->backend->set_attention)
+        return device->backend->set_attention(device, provider, deterministic);
+    if (provider != YK_ATTENTION_CUDNN) return YK_OK;
+    return yk_fail(YK_EUNSUPPORTED, "attention.provider",
+                   "cudnn is for GPUs, and this is %s; set it to auto", device->spec.name);
+}
+
 const yk_device_spec *yk_device_get_spec(const yk_device *device)
 {
     return &device->spec;

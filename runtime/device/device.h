@@ -49,7 +49,8 @@ typedef struct yk_device_spec {
     double memory_rate;                        /* bytes/s, read plus written */
     double host_link_rate;                     /* bytes/s to or from host memory, each way */
     double launch_s;                           /* seconds one operation costs beside its work */
-    bool cudnn; /* attention may be cuDNN's: workspaces have room for it */
+    bool cudnn; /* attention may be cuDNN's: workspaces have room for it. Of a known device: whether
+                 * AUTO, below, takes it there */
 } yk_device_spec;
 
 /* Open this machine's processors.                                                       [local]

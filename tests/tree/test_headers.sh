@@ -22,6 +22,7 @@ check_headers() {
     local header
     for header in $(sources "$1" '*.h'); do
         [ -z "${YK_HAVE_CUDA-}" ] && grep -qE '#include <(cu|nccl)' "$1/$header" && continue
+        [ -z "${YK_HAVE_CUDNN-}" ] && grep -qE '#include (<cudnn|".*cudnn_(graph|library))' "$1/$header" && continue
         check_header "$1" "$header"
     done
 }

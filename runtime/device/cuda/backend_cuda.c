@@ -80,6 +80,7 @@ static yk_status open_gpu(yk_device *d, yk_cuda_state *state, int index)
                        "its compute capability is %d.%d; 8.0 or newer is needed", properties.major,
                        properties.minor);
     state->index = index;
+    state->provider = YK_ATTENTION_OWN;
     state->shared_bytes_max = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
     YK_TRY(yk_cuda_check(yk_cuda_kernels_prepare(state->shared_bytes_max), "loading kernels"));
     describe(d, &properties, index);
@@ -139,6 +140,7 @@ void yk_cuda_close(yk_device *d)
 {
     yk_cuda_state *state = d->state;
     (void)cudaSetDevice(state->index);
+    yk_cudnn_attention_close(state->cudnn);
     yk_cuda_products_destroy(state->products);
     (void)cublasLtDestroy(state->lt);
     free(state);

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "runtime/device/backend.h"
+#include "runtime/device/cuda/attention_cudnn.h"
 
 typedef struct yk_cuda_products yk_cuda_products;
 
@@ -39,6 +40,8 @@ typedef struct yk_cuda_state {
     yk_cuda_shared shared[YK_CUDA_SHARED_MAX];
     int n_shared;
     yk_cuda_flag_fn write_value, wait_value; /* NULL until memory is shared */
+    yk_attention_provider provider;
+    yk_cudnn_attention *cudnn; /* NULL: not wanted, or not there */
 } yk_cuda_state;
 
 /* The state of a stream begins with CUDA's own; the rest is stream_cuda.c's. */
@@ -67,6 +70,12 @@ yk_status yk_cuda_linear_backward_input(yk_stream *s, const yk_linear_backward_i
                                         void *ws);
 yk_status yk_cuda_linear_backward_weight(yk_stream *s, const yk_linear_backward_weight_args *a,
                                          void *ws);
+
+/* attention_cuda.c */
+yk_status yk_cuda_set_attention(yk_device *d, yk_attention_provider provider, bool deterministic);
+yk_status yk_cuda_attention_forward(yk_stream *s, const yk_attention_forward_args *a, void *ws);
+yk_status yk_cuda_attention_backward(yk_stream *s, const yk_attention_backward_args *a, void *ws);
+yk_status yk_cuda_attention_cached_run(yk_stream *s, const yk_attention_cached_args *a, void *ws);
 
 /* ops_cuda.c: the operations that are kernels of our own, and copies. */
 extern const yk_backend yk_cuda_backend;

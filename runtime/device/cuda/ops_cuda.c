@@ -40,47 +40,6 @@ static yk_status cuda_rope(yk_stream *s, const yk_rope_args *a)
     LAUNCH("rope", yk_cuda_rope(a, cs));
 }
 
-/* What the kernels with matrix instructions take; the plain ones take the rest.
- */
-static bool is_flash(yk_dtype dtype, int64_t head_size, const void *qkv, const void *y)
-{
-    bool aligned = (((uintptr_t)qkv | (uintptr_t)y) & 15) == 0;
-    return dtype != YK_F32 && head_size % 8 == 0 && head_size <= 256 && aligned;
-}
-
-static yk_status refuse_head_size(int64_t head_size)
-{
-    return yk_fail(YK_EUNSUPPORTED, "attention", "head size %lld; up to 256 is offered",
-                   (long long)head_size);
-}
-
-static yk_status cuda_attention_forward(yk_stream *s, const yk_attention_forward_args *a, void *ws)
-{
-    (void)ws;
-    if (a->head_size > 256) return refuse_head_size(a->head_size);
-    if (is_flash(a->dtype, a->head_size, a->qkv, a->y))
-        LAUNCH("attention_forward", yk_cuda_flash_forward(a, cs));
-    LAUNCH("attention_forward", yk_cuda_plain_forward(a, cs));
-}
-
-static yk_status cuda_attention_backward(yk_stream *s, const yk_attention_backward_args *a,
-                                         void *ws)
-{
-    if (a->head_size > 256) return refuse_head_size(a->head_size);
-    int shared = yk_cuda_state_of(s)->shared_bytes_max;
-    if (is_flash(a->dtype, a->head_size, a->qkv, a->y) && ((uintptr_t)a->dy & 15) == 0 &&
-        ((uintptr_t)a->dqkv & 15) == 0)
-        LAUNCH("attention_backward", yk_cuda_flash_backward(a, shared, ws, cs));
-    LAUNCH("attention_backward", yk_cuda_plain_backward(a, ws, cs));
-}
-
-static yk_status cuda_attention_cached(yk_stream *s, const yk_attention_cached_args *a, void *ws)
-{
-    (void)ws;
-    if (a->head_size > 256) return refuse_head_size(a->head_size);
-    LAUNCH("attention_cached", yk_cuda_attention_cached(a, cs));
-}
-
 static yk_status cuda_swiglu_forward(yk_stream *s, const yk_swiglu_forward_args *a)
 {
     LAUNCH("swiglu_forward", yk_cuda_swiglu_forward(a, cs));
@@ -176,6 +135,7 @@ const yk_backend yk_cuda_backend = {
     .workspaces = &yk_cuda_workspaces,
     .close = yk_cuda_close,
     .set_tf32 = yk_cuda_set_tf32,
+    .set_attention = yk_cuda_set_attention,
     .alloc = yk_cuda_alloc,
     .free = yk_cuda_free,
     .used_bytes = yk_cuda_used_bytes,
@@ -210,9 +170,9 @@ const yk_backend yk_cuda_backend = {
     .linear_backward_input = yk_cuda_linear_backward_input,
     .linear_backward_weight = yk_cuda_linear_backward_weight,
     .rope = cuda_rope,
-    .attention_forward = cuda_attention_forward,
-    .attention_backward = cuda_attention_backward,
-    .attention_cached = cuda_attention_cached,
+    .attention_forward = yk_cuda_attention_forward,
+    .attention_backward = yk_cuda_attention_backward,
+    .attention_cached = yk_cuda_attention_cached_run,
     .swiglu_forward = cuda_swiglu_forward,
     .swiglu_backward = cuda_swiglu_backward,
     .cross_entropy = cuda_cross_entropy,

@@ -9,6 +9,8 @@
 #ifndef YK_RUNTIME_DEVICE_CUDA_SIZES_H
 #define YK_RUNTIME_DEVICE_CUDA_SIZES_H
 
+#include <stdbool.h>
+
 #include "runtime/base/arith.h"
 
 /* Each part of a workspace begins at a multiple of this. */
@@ -125,6 +127,48 @@ static inline yk_cuda_flash_layout yk_cuda_flash_plan(int64_t batch, int64_t seq
     l.flags_bytes = batch * heads * (l.rows / 16) * 4 + batch * kv_heads * l.n_tiles * 4;
     l.bytes = yk_round_up(l.flags + l.flags_bytes, unit);
     return l;
+}
+
+/* ---- cuDNN's attention
+ * -------------------------------------------------------------------- */
+
+/* The most that its gradient takes at one time: beyond it, entries of the batch follow one another.
+ * Deterministic, it keeps dS whole in 16 bits, 2 H T^2 bytes an entry. */
+#define YK_CUDA_CUDNN_BYTES (INT64_C(512) << 20)
+
+/* What the library may ask for beside what is counted here: its own small change. */
+#define YK_CUDA_CUDNN_SPARE (INT64_C(4) << 20)
+
+/* An entry takes the row sums of dy y and, deterministic, dS, else the sums of dq in fp32 and half as
+ * much again. */
+typedef struct yk_cuda_cudnn_layout {
+    int64_t at_once;                /* entries of the batch; 0: not offered */
+    int64_t row_sum, dq, workspace; /* offsets */
+    int64_t workspace_bytes, bytes;
+} yk_cuda_cudnn_layout;
+
+static inline yk_cuda_cudnn_layout yk_cuda_cudnn_plan(int64_t batch, int64_t seq_len, int64_t heads,
+                                                      int64_t head_size, bool deterministic)
+{
+    yk_cuda_cudnn_layout l = {0};
+    int64_t rows = yk_round_up(seq_len, 128), columns = yk_round_up(head_size, 64);
+    int64_t row_sum = heads * rows * 4, dq = deterministic ? 0 : heads * rows * columns * 4;
+    int64_t own = deterministic ? 2 * heads * rows * rows : dq / 2;
+    int64_t entry = row_sum + dq + own, unit = YK_CUDA_ALIGNMENT;
+    int64_t limit = yk_min(batch, YK_CUDA_CUDNN_BYTES / entry);
+    if (limit == 0) return l;
+    l.at_once = yk_div_up(batch, yk_div_up(batch, limit));
+    l.dq = yk_round_up(l.at_once * row_sum, unit);
+    l.workspace = l.dq + yk_round_up(l.at_once * dq, unit);
+    l.workspace_bytes = l.at_once * own + YK_CUDA_CUDNN_SPARE;
+    l.bytes = yk_round_up(l.workspace + l.workspace_bytes, unit);
+    return l;
+}
+
+/* Of a forward pass, all of it the library's. */
+static inline int64_t yk_cuda_cudnn_forward_bytes(int64_t batch, int64_t seq_len, int64_t heads)
+{
+    return yk_round_up(batch * heads * seq_len * 8, YK_CUDA_ALIGNMENT) + YK_CUDA_CUDNN_SPARE;
 }
 
 #endif

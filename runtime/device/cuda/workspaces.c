@@ -52,6 +52,22 @@ static int64_t cuda_attention_backward(const yk_attention_backward_args *a)
     return yk_round_up(a->batch * a->heads * a->seq_len * 4, YK_CUDA_ALIGNMENT); /* row sums */
 }
 
+/* With cuDNN: room for either, since a call that it does not serve falls to our own kernels. */
+static int64_t cudnn_attention_forward(const yk_attention_forward_args *a)
+{
+    if (!is_16_bit(a->dtype) || a->doc_start) return 0;
+    return yk_cuda_cudnn_forward_bytes(a->batch, a->seq_len, a->heads);
+}
+
+static int64_t cudnn_attention_backward(const yk_attention_backward_args *a)
+{
+    int64_t own = cuda_attention_backward(a);
+    if (!is_16_bit(a->dtype) || a->doc_start) return own;
+    int64_t exact = yk_cuda_cudnn_plan(a->batch, a->seq_len, a->heads, a->head_size, true).bytes;
+    int64_t loose = yk_cuda_cudnn_plan(a->batch, a->seq_len, a->heads, a->head_size, false).bytes;
+    return yk_max(own, yk_max(exact, loose));
+}
+
 static int64_t cuda_sum_squares(const yk_sum_squares_args *a)
 {
     return yk_cuda_sum_blocks(a->n) * 8;
@@ -64,5 +80,16 @@ const yk_workspaces yk_cuda_workspaces = {
     .linear_backward_input = cuda_linear_backward_input,
     .linear_backward_weight = cuda_linear_backward_weight,
     .attention_backward = cuda_attention_backward,
+    .sum_squares = cuda_sum_squares,
+};
+
+const yk_workspaces yk_cuda_cudnn_workspaces = {
+    .embed_backward = cuda_embed_backward,
+    .norm_backward = cuda_norm_backward,
+    .linear_forward = cuda_linear_forward,
+    .linear_backward_input = cuda_linear_backward_input,
+    .linear_backward_weight = cuda_linear_backward_weight,
+    .attention_forward = cudnn_attention_forward,
+    .attention_backward = cudnn_attention_backward,
     .sum_squares = cuda_sum_squares,
 };

@@ -55,6 +55,12 @@ static yk_status check_spec(const yk_device_spec *spec)
                    "\"%s\" lacks a kind or a rate; every rate is a positive number", spec->name);
 }
 
+static const yk_workspaces *workspaces_of(const yk_device_spec *spec)
+{
+    if (spec->kind == YK_DEVICE_CPU) return &yk_cpu_workspaces;
+    return spec->cudnn ? &yk_cuda_cudnn_workspaces : &yk_cuda_workspaces;
+}
+
 yk_status yk_device_open_dry(const yk_device_spec *spec, yk_device **device_out)
 {
     YK_TRY(check_spec(spec));
@@ -69,7 +75,7 @@ yk_status yk_device_open_dry(const yk_device_spec *spec, yk_device **device_out)
     state->fp32_flops = spec->matmul_flops[YK_F32];
     *d = (yk_device){
         .backend = &dry_backend,
-        .workspaces = spec->kind == YK_DEVICE_CPU ? &yk_cpu_workspaces : &yk_cuda_workspaces,
+        .workspaces = workspaces_of(spec),
         .spec = *spec,
         .kind = YK_DEVICE_DRY,
         .state = state,
@@ -89,6 +95,14 @@ static void dry_set_tf32(yk_device *d, bool on)
     const dry_device *state = d->state;
     double tf32_flops = d->spec.tf32_flops;
     d->spec.matmul_flops[YK_F32] = on && tf32_flops > 0 ? tf32_flops : state->fp32_flops;
+}
+
+static yk_status dry_set_attention(yk_device *d, yk_attention_provider provider, bool deterministic)
+{
+    (void)deterministic;
+    d->spec.cudnn = d->spec.kind == YK_DEVICE_CUDA && provider != YK_ATTENTION_OWN;
+    d->workspaces = workspaces_of(&d->spec);
+    return YK_OK;
 }
 
 static void dry_close(yk_device *d)
@@ -363,6 +377,7 @@ static yk_status dry_zero(yk_stream *s, void *dst, int64_t bytes)
 static const yk_backend dry_backend = {
     .close = dry_close,
     .set_tf32 = dry_set_tf32,
+    .set_attention = dry_set_attention,
     .alloc = dry_alloc,
     .free = dry_free,
     .stream_create = dry_stream_create,

@@ -385,6 +385,59 @@ static void the_workspace_high_mark_is_the_largest_single_wish(void **state)
     close_bench(x);
 }
 
+/* Workspace of attention's gradient in heads of 64. */
+static int64_t gradient_workspace(yk_attention_provider provider, int64_t batch, int64_t seq_len)
+{
+    yk_device_spec spec;
+    assert_int_equal(yk_device_spec_find("h200", &spec), YK_OK);
+    bench x = open_bench(spec);
+    void *m = memory_of(x);
+    assert_int_equal(yk_device_set_attention(x.device, provider, true), YK_OK);
+    yk_attention_backward_args a = {.dqkv = m,
+                                    .dy = m,
+                                    .y = m,
+                                    .lse = m,
+                                    .qkv = m,
+                                    .batch = batch,
+                                    .seq_len = seq_len,
+                                    .heads = 12,
+                                    .kv_heads = 12,
+                                    .head_size = 64,
+                                    .scale = 1,
+                                    .dtype = YK_BF16};
+    assert_int_equal(yk_attention_backward(x.a, &a), YK_OK);
+    int64_t bytes = yk_stream_workspace_high(x.a);
+    yk_device_free(x.device, YK_MEMORY_DEVICE, 4096, m);
+    close_bench(x);
+    return bytes;
+}
+
+static void cudnn_takes_its_bound_and_no_more(void **state)
+{
+    (void)state;
+    const int64_t bound = (INT64_C(512) << 20) + (INT64_C(4) << 20) + 4096;
+    const int64_t scores = INT64_C(2) * 12 * 1024 * 1024; /* of one entry */
+    int64_t own = gradient_workspace(YK_ATTENTION_OWN, 64, 1024);
+    int64_t one = gradient_workspace(YK_ATTENTION_CUDNN, 1, 1024);
+    int64_t many = gradient_workspace(YK_ATTENTION_CUDNN, 64, 1024);
+    assert_true(one >= scores && many >= 10 * scores && many >= own);
+    assert_true(many <= bound);
+    /* An entry that is larger than the bound is left to our own kernels. */
+    assert_true(gradient_workspace(YK_ATTENTION_CUDNN, 1, 16384) <= bound);
+    assert_true(gradient_workspace(YK_ATTENTION_CUDNN, 4096, 1) <= bound);
+}
+
+static void a_cpu_has_no_cudnn(void **state)
+{
+    (void)state;
+    yk_device *cpu;
+    assert_int_equal(yk_device_open_cpu(1, &cpu), YK_OK);
+    assert_int_equal(yk_device_set_attention(cpu, YK_ATTENTION_AUTO, true), YK_OK);
+    assert_int_equal(yk_device_set_attention(cpu, YK_ATTENTION_OWN, true), YK_OK);
+    assert_int_equal(yk_device_set_attention(cpu, YK_ATTENTION_CUDNN, true), YK_EUNSUPPORTED);
+    yk_device_close(cpu);
+}
+
 /* ---- descriptions ------------------------------------------------------------------------- */
 
 static void every_known_device_can_be_opened(void **state)
@@ -445,6 +498,8 @@ int main(void)
         cmocka_unit_test(memory_is_counted_without_limit_and_never_given_twice),
         cmocka_unit_test(a_stray_access_faults),
         cmocka_unit_test(the_workspace_high_mark_is_the_largest_single_wish),
+        cmocka_unit_test(cudnn_takes_its_bound_and_no_more),
+        cmocka_unit_test(a_cpu_has_no_cudnn),
         cmocka_unit_test(every_known_device_can_be_opened),
         cmocka_unit_test(an_unknown_device_is_refused),
         cmocka_unit_test(a_description_without_a_rate_is_refused),
