@@ -93,6 +93,13 @@ static void cross_entropy_of_a_large_vocabulary_agrees_with_the_oracle(void **st
         loss_case(*state, op_dtypes[d], (shape){3, 50257, 50304}, NONE_MASKED, true, 2);
 }
 
+/* More rows than a GPU has multiprocessors, so that a block has several, masked ones between. */
+static void cross_entropy_of_many_wide_rows_agrees_with_the_oracle(void **state)
+{
+    for (int d = 0; d < 3; d++)
+        loss_case(*state, op_dtypes[d], (shape){400, 8203, 8448}, SOME_MASKED, true, 2);
+}
+
 static void cross_entropy_of_no_rows_does_nothing(void **state)
 {
     loss_case(*state, YK_F32, (shape){0, 17, 32}, NONE_MASKED, true, 1);
@@ -156,6 +163,7 @@ int main(void)
         OP_TEST(cross_entropy_agrees_with_the_oracle),
         OP_TEST(cross_entropy_survives_large_logits),
         OP_TEST(cross_entropy_of_a_large_vocabulary_agrees_with_the_oracle),
+        OP_TEST(cross_entropy_of_many_wide_rows_agrees_with_the_oracle),
         OP_TEST(cross_entropy_of_no_rows_does_nothing),
         OP_TEST(loss_sum_adds_losses_and_counts_unmasked_targets),
         cmocka_unit_test(loss_gives_the_same_bits_again),
