@@ -59,7 +59,7 @@ static void print_json(const yk_bench *b)
 /* ---- the command
  * -------------------------------------------------------------------------- */
 
-static yk_status find_dtype(const char *name, yk_dtype *dtype_out)
+yk_status yk_bench_find_dtype(const char *name, yk_dtype *dtype_out)
 {
     for (int t = 0; t < YK_N_FLOAT_DTYPES; t++)
         if (strcmp(name, yk_dtype_name((yk_dtype)t)) == 0) {
@@ -120,6 +120,7 @@ static yk_status bench_ops(yk_bench *b, bool json)
 yk_status yk_cli_bench(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "step") == 0) return yk_bench_step(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "comm") == 0) return yk_bench_comm(argc - 1, argv + 1);
     const char *device = "auto", *preset = "gpt2-124m", *dtype = "bf16", *what;
     const char *attention = "auto";
     bool json = false, loose = false, done;
@@ -180,21 +181,21 @@ yk_status yk_cli_bench(int argc, char **argv)
     };
     const yk_cli_command command = {
         .name = "bench",
-        .operands = "ops|step",
+        .operands = "ops|step|comm",
         .min_operands = 1,
         .max_operands = 1,
         .text = "Time every operation of a training step at the sizes of a "
                 "model, and print its\n"
                 "bytes, its operations and its share of what this device can do. `yoke bench step "
-                "--help`\nsays how to time whole steps.",
+                "--help`\nsays how to time whole steps, `yoke bench comm --help` collectives.",
         .example = "yoke bench ops --model gpt2-124m --micro-batch 64 --seq 1024",
         .options = options,
         .n_options = sizeof options / sizeof options[0],
     };
     YK_TRY(yk_cli_parse(&command, argc, argv, &what, &n, &done));
     if (done) return YK_OK;
-    if (strcmp(what, "ops") != 0) return yk_fail(YK_EINVAL, what, "bench offers: ops, step");
-    YK_TRY(find_dtype(dtype, &b.dtype));
+    if (strcmp(what, "ops") != 0) return yk_fail(YK_EINVAL, what, "bench offers: ops, step, comm");
+    YK_TRY(yk_bench_find_dtype(dtype, &b.dtype));
     YK_TRY(find_shape(preset, &b.shape));
     YK_TRY(open_device(device, &b.device));
     yk_status status = choose_attention(b.device, attention, loose);

@@ -75,10 +75,19 @@ typedef yk_status (*yk_bench_fn)(yk_stream *stream, const void *args);
 yk_status yk_bench_run(yk_bench *b, const char *name, const char *size, yk_bench_fn fn,
                        const void *args, int64_t args_bytes, int n_sets, yk_cost cost);
 
+/* A floating-point type by its name.
+ *
+ * YK_EINVAL  there is no such type
+ */
+yk_status yk_bench_find_dtype(const char *name, yk_dtype *dtype_out);
+
 /* Every operation of a training step of b->shape. */
 yk_status yk_bench_ops(yk_bench *b);
 
 /* `yoke bench step`; argv[0] is "step". */
 yk_status yk_bench_step(int argc, char **argv);
+
+/* `yoke bench comm`; argv[0] is "comm". */
+yk_status yk_bench_comm(int argc, char **argv);
 
 #endif

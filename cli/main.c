@@ -33,7 +33,7 @@ static const subcommand subcommands[] = {
      NULL},
     {"launch", yk_cli_launch, "[OPTION]... train CONFIG",
      "start many ranks, on one host or several", NULL},
-    {"bench", yk_cli_bench, "ops|step [OPTION]...", "rates of this machine at the sizes of a model",
+    {"bench", yk_cli_bench, "ops|step|comm [OPTION]...", "rates of this machine, and of its links",
      NULL},
     {"config", yk_cli_config, "[KEY]", "every key: type, unit, default, range, meaning",
      "yoke config train"},

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# tests/cli/test_bench_comm.sh - `yoke bench comm` times every collective of every backend on the ranks that
+# were started.
+. "$(dirname "$0")/../expect.sh" || exit 1
+. "$YK_SOURCE/tests/ranks/ranks.sh" || exit 1
+yoke=$YK_BUILD/yoke
+
+case_is "there is a row for each backend, collective and size"
+on_ranks 2 2 "$yoke" bench comm --device cpu --max 1
+expect_status 0
+expect_text out "bf16; 2 ranks on 1 nodes; measured:"
+for backend in mpi hostmem; do
+    for collective in all-gather reduce-scatter all-reduce broadcast; do
+        n=$(grep -c "^$backend *$collective " <<<"$out")
+        [ "$n" -eq 3 ] || fail "$n rows of $collective over $backend, not 3"
+    done
+done
+
+case_is "JSON has the same rows"
+on_ranks 2 2 "$yoke" bench comm --device cpu --max 1 --backend hostmem --json
+expect_status 0
+[ "$(grep -c '"backend": "hostmem"' <<<"$out")" -eq 12 ] || fail "not 12 rows"
+if command -v python3 >/dev/null; then
+    python3 -c '
+import json, sys
+b = json.load(sys.stdin)
+assert b["ranks"] == 2 and b["link_rate"] > 0
+for r in b["rows"]:
+    factor = {"all-gather": 0.5, "reduce-scatter": 0.5, "all-reduce": 1, "broadcast": 1}[r["collective"]]
+    assert r["seconds"] > 0 and abs(r["bus_rate"] - factor * r["bytes"] / r["seconds"]) < 1e-4 * r["bus_rate"]
+' <<<"$out" || fail "the rates do not fit the times"
+fi
+
+case_is "ranks on several nodes have no memory in common, and no row of it"
+on_ranks 2 1 "$yoke" bench comm --device cpu --max 1
+expect_status 0
+expect_no_text out "hostmem"
+
+case_is "one rank is told to bring another"
+run "$yoke" bench comm --device cpu
+expect_status 2
+expect_text err "start several: mpirun -n 2 yoke bench comm"
+
+case_is "a backend for another device is refused"
+on_ranks 2 2 "$yoke" bench comm --device cpu --backend nccl
+expect_status 2
+expect_text err "nccl is for GPUs"
+
+passed
