@@ -121,6 +121,7 @@ static yk_status create_pass(yk_engine *e, const yk_model_shape *shape)
         .recompute = e->config->memory.recompute,
         .n_lighter = n_lighter_blocks(e->config, shape),
         .head_chunk = head_chunk(e, shape),
+        .inputs = e->config->memory.offload & YK_OFFLOAD_INPUTS ? &e->host : NULL,
     };
     float *cos, *sin;
     YK_TRY(push_rope(e, shape, o.n_positions, &cos, &sin));
@@ -159,6 +160,11 @@ static yk_status create_store(yk_engine *e, const yk_engine_options *options)
         .train = e->train,
         .zero = (int)e->config->parallel.zero,
         .reduce_each_micro = reduces_each_micro(e->config),
+        .master = e->config->precision.master,
+        .moments = e->config->precision.moments,
+        .seed = e->config->train.seed,
+        .offload = e->config->memory.offload,
+        .host = &e->host,
     };
     YK_TRY(yk_ranks_create(&(yk_ranks_options){.config = e->config,
                                                .size = yk_engine_n_ranks(options),
@@ -198,11 +204,21 @@ static yk_status push_values(yk_engine *e)
     return yk_stream_synchronize(e->compute);
 }
 
+/* The streams of what is offloaded, one each way. */
+static yk_status create_host_side(yk_engine *e)
+{
+    if (e->config->memory.offload == 0) return YK_OK;
+    e->host.pinned = e->pinned;
+    YK_TRY(yk_stream_create(e->device, YK_STREAM_TRANSFER, "to device", &e->host.to_device));
+    return yk_stream_create(e->device, YK_STREAM_TRANSFER, "to host", &e->host.to_host);
+}
+
 static yk_status build(yk_engine *e, const yk_engine_options *o)
 {
     YK_TRY(yk_model_create(o->shape, &e->model));
     YK_TRY(yk_stream_create(e->device, YK_STREAM_COMPUTE, "compute", &e->compute));
     YK_TRY(create_arenas(e, o));
+    YK_TRY(create_host_side(e));
     YK_TRY(lend_workspace(e, o));
     YK_TRY(push_values(e));
     YK_TRY(push_batches(e));
@@ -247,6 +263,8 @@ void yk_engine_destroy(yk_engine *e)
     yk_store_destroy(e->store);
     yk_ranks_destroy(&e->ranks);
     for (int i = 0; i < 2; i++) yk_event_destroy(e->result_ready[i]);
+    yk_stream_destroy(e->host.to_device);
+    yk_stream_destroy(e->host.to_host);
     yk_stream_destroy(e->compute);
     yk_arena_destroy(e->pinned);
     yk_arena_destroy(e->workspace);

@@ -23,7 +23,7 @@ typedef struct yk_arena_sizes {
     int64_t persistent; /* parameters, gradients, optimiser state, batch buffers, tables */
     int64_t activation; /* what a pass pushes and pops */
     int64_t workspace;  /* what one operation takes for itself */
-    int64_t pinned;     /* host memory: staging of batches and of results */
+    int64_t pinned;     /* host memory: staging of batches and results, and what is offloaded */
     int64_t shared;     /* likewise, what this rank's groups share with others: theirs, no arena */
 } yk_arena_sizes;
 
@@ -54,6 +54,7 @@ typedef struct yk_engine {
     yk_model *model;
     yk_stream *compute;
     yk_arena *persistent, *activation, *workspace, *pinned;
+    yk_host_side host; /* of offloaded state and inputs */
     yk_ranks ranks;
     yk_watchdog *watchdog; /* is told where a step is; borrowed, NULL: nobody */
     yk_store *store;

@@ -108,6 +108,10 @@ static yk_status push_tensors(yk_pass *s, yk_block_act *a, int layer, bool kept)
         bool is_mean = t->offset == offsetof(yk_block_act, mean1) ||
                        t->offset == offsetof(yk_block_act, mean2);
         if (is_kept(s, t, layer) != kept || (is_mean && !is_gpt2(s))) continue;
+        if (t->offset == offsetof(yk_block_act, out) && s->inputs.on) {
+            *pointer = s->inputs.ring[(layer + 1) % YK_PASS_RING];
+            continue;
+        }
         YK_TRY(yk_arena_push(s->o.activation, t->name, tensor_bytes(s, t->row), pointer));
     }
     return YK_OK;
@@ -119,7 +123,10 @@ static yk_status embed_forward(yk_pass *s, const yk_param_view *p)
 {
     const yk_model_shape *m = &s->model->shape;
     bool learned = s->model->embed.positions >= 0;
-    YK_TRY(yk_arena_push(s->o.activation, "embedding", tensor_bytes(s, ROW_C), &s->x));
+    if (s->inputs.on)
+        s->x = s->inputs.ring[0];
+    else
+        YK_TRY(yk_arena_push(s->o.activation, "embedding", tensor_bytes(s, ROW_C), &s->x));
     return yk_embed_forward(s->o.stream,
                             &(yk_embed_forward_args){
                                 .y = s->x,
@@ -394,6 +401,11 @@ yk_status yk_pass_create(const yk_model *model, const yk_pass_options *options, 
     s->marks = calloc((size_t)model->n_units, sizeof *s->marks);
     s->blocks = calloc((size_t)model->shape.layers, sizeof *s->blocks);
     if (!s->marks || !s->blocks) goto fail;
+    yk_status status = yk_pass_inputs_create(s);
+    if (status != YK_OK) {
+        yk_pass_destroy(s);
+        return status;
+    }
     *pass_out = s;
     return YK_OK;
 fail:
@@ -404,6 +416,7 @@ fail:
 void yk_pass_destroy(yk_pass *pass)
 {
     if (!pass) return;
+    yk_pass_inputs_destroy(pass);
     free(pass->marks);
     free(pass->blocks);
     free(pass);
@@ -424,7 +437,7 @@ yk_status yk_pass_begin(yk_pass *s, yk_pass_mode mode, const yk_batch *batch, fl
     YK_TRY(yk_arena_push(s->o.activation, "d residual", tensor_bytes(s, ROW_C), &s->grad));
     YK_TRY(yk_arena_push(s->o.activation, "losses", yk_pass_rows(s) * 4, &losses));
     s->losses = losses;
-    return YK_OK;
+    return yk_pass_inputs_begin(s, tensor_bytes(s, ROW_C));
 }
 
 yk_status yk_pass_forward(yk_pass *s, int unit, const yk_param_view *p)
@@ -449,5 +462,6 @@ yk_status yk_pass_backward(yk_pass *s, int unit, const yk_param_view *p, const y
 
 void yk_pass_end(yk_pass *s)
 {
+    yk_pass_inputs_end(s);
     yk_arena_pop(s->o.activation, s->bottom);
 }

@@ -18,7 +18,7 @@
 #include "runtime/base/param.h"
 #include "runtime/data/batch.h"
 #include "runtime/device/ops.h"
-#include "runtime/memory/arena.h"
+#include "runtime/memory/host_side.h"
 
 typedef enum yk_family {
     YK_FAMILY_GPT2,  /* LayerNorm, learned positions, GELU, biases */
@@ -119,6 +119,8 @@ typedef struct yk_pass_options {
     yk_recompute recompute;           /* of every block but the last `n_lighter` */
     int64_t n_lighter;                /* blocks under the next weaker policy */
     int64_t head_chunk;               /* rows of logits at a time */
+    const yk_host_side
+        *inputs; /* where blocks' inputs wait for the backward pass; NULL: on the device */
 } yk_pass_options;
 
 yk_status yk_pass_create(const yk_model *model, const yk_pass_options *options, yk_pass **pass_out);
@@ -136,6 +138,11 @@ yk_status yk_pass_forward(yk_pass *pass, int unit, const yk_param_view *p);
 /* Run unit `unit` backward, the next in reverse order, writing gradients of its parameters to `g`.
  * The last unit adds to values->loss_sum and values->n_tokens. */
 yk_status yk_pass_backward(yk_pass *pass, int unit, const yk_param_view *p, const yk_grad_view *g);
+
+/* In training, where blocks' inputs wait in host memory: let them travel. To be called before unit
+ * `unit` is run forward or backward, and after it; elsewhere the calls do nothing. */
+yk_status yk_pass_enter(yk_pass *pass, int unit, bool backward);
+yk_status yk_pass_leave(yk_pass *pass, int unit, bool backward);
 
 /* Leave the activation arena as it was before yk_pass_begin(). */
 void yk_pass_end(yk_pass *pass);

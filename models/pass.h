@@ -20,6 +20,19 @@ typedef struct yk_block_act {
     void *out;            /* (R,C) the residual after the feed-forward */
 } yk_block_act;
 
+/* Blocks' inputs on the device, where their home is host memory: one is read, one is written, and
+ * one is on its way out or in. */
+#define YK_PASS_RING 3
+
+typedef struct yk_pass_inputs {
+    yk_host_side host;        /* host.pinned NULL: inputs stay on the device */
+    bool on;                  /* in this pass */
+    int bottom;               /* mark of the pinned arena when the pass began */
+    void *ring[YK_PASS_RING]; /* (R,C) each; number l modulo YK_PASS_RING is the input of block l */
+    void **home;              /* (L) pinned, (R,C) each */
+    yk_event *made, *gone[YK_PASS_RING], *read[YK_PASS_RING], *here[YK_PASS_RING];
+} yk_pass_inputs;
+
 struct yk_pass {
     const yk_model *model;
     yk_pass_options o;
@@ -32,15 +45,23 @@ struct yk_pass {
     int bottom;           /* mark of the activation arena when the pass began */
     int *marks;           /* (units) mark when each unit's forward began */
     yk_block_act *blocks; /* (L) */
-    void *x;              /* (R,C) the residual so far */
-    void *grad;           /* (R,C) its gradient; the head's normalised input before that */
-    float *losses;        /* (R) */
+    yk_pass_inputs inputs;
+    void *x;       /* (R,C) the residual so far */
+    void *grad;    /* (R,C) its gradient; the head's normalised input before that */
+    float *losses; /* (R) */
 };
 
 static inline int64_t yk_pass_rows(const yk_pass *s)
 {
     return s->batch.batch * s->batch.seq_len;
 }
+
+yk_status yk_pass_inputs_create(yk_pass *s);
+void yk_pass_inputs_destroy(yk_pass *s);
+
+/* Take and leave the memory of a pass. `bytes` is of one block's input. */
+yk_status yk_pass_inputs_begin(yk_pass *s, int64_t bytes);
+void yk_pass_inputs_end(yk_pass *s);
 
 yk_status yk_layer_norm_forward(yk_pass *s, const yk_param_view *p, yk_norm_ids id, void *y,
                                 float *mean, float *rstd, const void *x, int64_t rows);

@@ -2,7 +2,9 @@
  *
  * Stages 0 to 2 keep all parameters and exchange shards once, after an update. Stage 3 keeps a
  * shard and gathers a unit into a slot before it is used: fetched one unit ahead, on the gather
- * stream, while the unit before computes. What a slot still holds is not gathered again.
+ * stream, while the unit before computes. What a slot still holds is not gathered again. Parameters
+ * in host memory take the same way: what this rank keeps is copied to its place in the slot, and
+ * the rest, if there is more, is gathered around it.
  */
 #include "optim/store/parts.h"
 
@@ -33,7 +35,20 @@ yk_status yk_store_slot_take(yk_store_slots *slots, int unit, int64_t count, yk_
     return yk_event_wait(slots->items[best].free, stream);
 }
 
-/* Start gathering a unit's parameters, unless they are on their way or there. */
+/* Bring what this rank keeps of a unit to its place in a slot. */
+static yk_status bring_home(yk_store *st, yk_store_unit *u, yk_store_slot *slot)
+{
+    yk_store_range whole = {0, u->count};
+    void *to = yk_store_at(slot->data, whole, u->param_range.begin, st->o.compute);
+    int64_t bytes = u->param_range.count * yk_dtype_bytes(st->o.compute);
+    YK_TRY(yk_event_wait(u->stored, st->host.to_device));
+    YK_TRY(yk_copy(st->host.to_device, to, u->param, bytes, YK_COPY_HOST_TO_DEVICE));
+    if (!yk_store_gathers(st)) return yk_event_record(u->readable, st->host.to_device);
+    YK_TRY(yk_event_record(slot->filled, st->host.to_device));
+    return yk_event_wait(slot->filled, st->g.gather);
+}
+
+/* Start fetching a unit's parameters, unless they are on their way or there. */
 static yk_status fetch(yk_store *st, int unit)
 {
     yk_store_unit *u = &st->units[unit];
@@ -41,13 +56,23 @@ static yk_status fetch(yk_store *st, int unit)
         st->param_slots.items[u->param_slot].used_at = ++st->param_slots.clock;
         return YK_OK;
     }
-    int slot;
-    YK_TRY(yk_store_slot_take(&st->param_slots, unit, u->count, st->g.gather, &slot));
-    for (int i = 0; i < st->o.n_units; i++) /* whoever was there must be gathered again */
-        if (st->units[i].param_slot == slot) st->units[i].param_slot = -1;
-    u->param_slot = slot;
-    YK_TRY(yk_comm_all_gather(st->g.shard, st->param_slots.items[slot].data, u->param,
-                              u->shard.count, st->o.compute, st->g.gather));
+    bool away = yk_store_offloads(st, YK_OFFLOAD_PARAMS);
+    int n;
+    YK_TRY(yk_store_slot_take(&st->param_slots, unit, u->count,
+                              away ? st->host.to_device : st->g.gather, &n));
+    for (int i = 0; i < st->o.n_units; i++) /* whoever was there must be fetched again */
+        if (st->units[i].param_slot == n) st->units[i].param_slot = -1;
+    u->param_slot = n;
+    yk_store_slot *slot = &st->param_slots.items[n];
+    const void *shard = u->param;
+    if (away) {
+        yk_store_range whole = {0, u->count};
+        YK_TRY(bring_home(st, u, slot));
+        if (!yk_store_gathers(st)) return YK_OK;
+        shard = yk_store_at(slot->data, whole, u->shard.begin, st->o.compute);
+    }
+    YK_TRY(yk_comm_all_gather(st->g.shard, slot->data, shard, u->shard.count, st->o.compute,
+                              st->g.gather));
     return yk_event_record(u->readable, st->g.gather);
 }
 
@@ -72,15 +97,15 @@ static void let_go(yk_store *st, int unit)
 yk_status yk_store_acquire(yk_store *st, int unit, int next, yk_stream *stream,
                            const yk_param_view **views_out)
 {
-    bool gathers = yk_store_gathers(st);
-    if (gathers) YK_TRY(fetch_all(st, unit));
+    bool fetches = yk_store_fetches(st);
+    if (fetches) YK_TRY(fetch_all(st, unit));
     for (int owner = 0; owner < st->o.n_units; owner++) {
         const yk_store_unit *u = &st->units[owner];
         if (!u->readable || !yk_store_uses(st, unit, owner)) continue;
         YK_TRY(yk_store_wait(st, u->readable, stream));
-        if (gathers) yk_store_point_params(st, owner, st->param_slots.items[u->param_slot].data);
+        if (fetches) yk_store_point_params(st, owner, st->param_slots.items[u->param_slot].data);
     }
-    if (gathers && next >= 0) {
+    if (fetches && next >= 0) {
         YK_TRY(fetch_all(st, next));
         let_go(st, next);
         YK_TRY(fetch_all(st, unit)); /* already there: holds what both use */
@@ -91,7 +116,7 @@ yk_status yk_store_acquire(yk_store *st, int unit, int next, yk_stream *stream,
 
 yk_status yk_store_release(yk_store *st, int unit, yk_stream *stream)
 {
-    if (!yk_store_gathers(st)) return YK_OK;
+    if (!yk_store_fetches(st)) return YK_OK;
     for (int owner = 0; owner < st->o.n_units; owner++) {
         if (!yk_store_uses(st, unit, owner)) continue;
         YK_TRY(yk_event_record(st->param_slots.items[st->units[owner].param_slot].free, stream));
@@ -103,12 +128,11 @@ yk_status yk_store_release(yk_store *st, int unit, yk_stream *stream)
 yk_status yk_store_publish(yk_store *st, int unit, yk_stream *stream)
 {
     yk_store_unit *u = &st->units[unit];
+    if (yk_store_fetches(st)) u->param_slot = -1; /* what was fetched is of before the update */
+    if (yk_store_offloads(st, YK_OFFLOAD_PARAMS)) return YK_OK;
     if (st->n_shards == 1 || st->o.zero == 0) return YK_OK;
     YK_TRY(yk_store_follow(st, st->g.gather, stream));
-    if (yk_store_gathers(st)) { /* what was gathered is of before the update */
-        u->param_slot = -1;
-        return YK_OK;
-    }
+    if (yk_store_gathers(st)) return YK_OK;
     void *shard = yk_store_at(u->param, u->param_range, u->shard.begin, st->o.compute);
     YK_TRY(yk_comm_all_gather(st->g.shard, u->param, shard, u->shard.count, st->o.compute,
                               st->g.gather));

@@ -27,13 +27,14 @@ typedef struct yk_store_unit {
 
     yk_store_range param_range, state_range, grad_range; /* what the buffers below hold */
     void *param;                                         /* compute dtype */
-    void *master;       /* fp32; with fp32 parameters a part of `param` */
-    void *m, *v;        /* fp32 */
+    void *master;       /* master dtype; where that is the compute dtype, a part of `param` */
+    void *m, *v;        /* moments dtype */
     void *grad;         /* grads dtype: what the model writes, or the sums of micro-batches */
     int param_slot;     /* of gathered parameters, or -1 */
     int grad_slot;      /* that the model's gradient is written to, or -1 */
     yk_event *readable; /* parameters have arrived where the model reads them */
     yk_event *reduced;  /* the gradient's sum over ranks is there */
+    yk_event *stored;   /* what went to host memory last is there */
     int n_uses;         /* units that use its tensors */
     int uses_left;      /* of the backward pass under way */
     int64_t micro_left; /* micro-batches of this step whose gradients are still to come */
@@ -42,11 +43,12 @@ typedef struct yk_store_unit {
 /* Memory that units take turns in: gathered parameters, or gradients on their way to a sum. */
 typedef struct yk_store_slot {
     void *data;
-    int64_t count;   /* elements that it has room for */
-    int unit;        /* whose content it is, or -1 */
-    bool held;       /* may not be given to another unit now */
-    int64_t used_at; /* on the clock of the slots: the oldest is given away first */
-    yk_event *free;  /* passed when the last use of the content is done */
+    int64_t count;    /* elements that it has room for */
+    int unit;         /* whose content it is, or -1 */
+    bool held;        /* may not be given to another unit now */
+    int64_t used_at;  /* on the clock of the slots: the oldest is given away first */
+    yk_event *free;   /* passed when the last use of the content is done */
+    yk_event *filled; /* what came from host memory is there */
 } yk_store_slot;
 
 #define YK_STORE_SLOTS 8
@@ -57,16 +59,32 @@ typedef struct yk_store_slots {
     int64_t clock;
 } yk_store_slots;
 
+/* Device memory through which an update takes a piece of what lies in host memory, in and out
+ * again. */
+typedef struct yk_store_lane {
+    void *param, *master, *m, *v, *grad; /* (piece); NULL for what is on the device anyway */
+    yk_event *filled, *used, *free;
+} yk_store_lane;
+
+/* One comes in, one is worked on, one goes out. */
+#define YK_STORE_LANES 3
+
 struct yk_store {
     yk_store_options o;
     yk_store_groups g;
+    yk_host_side host;
     int n_shards;         /* ranks that share one copy of the state */
     int64_t n_micro;      /* micro-batches of the step under way */
     yk_store_unit *units; /* (n_units) */
     int64_t *offsets;     /* (n_params) of each tensor in its unit, in elements */
     yk_param_view *views; /* (n_params) */
     yk_grad_view *grads;  /* (n_params) */
+    uint64_t *keys;       /* (n_params) of the bits that rounding draws */
     yk_store_slots param_slots, grad_slots;
+    yk_store_slots sum_slots; /* of gradients that are summed at each micro-batch and offloaded */
+    yk_store_lane lanes[YK_STORE_LANES];
+    int next_lane;
+    bool has_lanes;
     double waited_s;  /* in yk_store_wait() */
     yk_event *passed; /* for letting one stream follow another */
 };
@@ -83,16 +101,41 @@ static inline bool yk_store_is_shared(const yk_store *st)
     return st->g.all && yk_comm_size(st->g.all) > 1;
 }
 
+/* Does a kind of state lie in host memory? */
+static inline bool yk_store_offloads(const yk_store *st, yk_offload kind)
+{
+    return (st->o.offload & (int)kind) != 0;
+}
+
+/* Are there master weights beside what the model reads? */
+static inline bool yk_store_has_master(const yk_store *st)
+{
+    return st->o.train && st->o.compute != st->o.master;
+}
+
 /* Must parameters be gathered before they are read? */
 static inline bool yk_store_gathers(const yk_store *st)
 {
-    return st->o.zero == 3 && st->n_shards > 1;
+    int from = yk_store_offloads(st, YK_OFFLOAD_PARAMS) ? 1 : 3;
+    return st->o.zero >= from && st->n_shards > 1;
+}
+
+/* Are parameters brought to a slot before they are read? */
+static inline bool yk_store_fetches(const yk_store *st)
+{
+    return yk_store_gathers(st) || yk_store_offloads(st, YK_OFFLOAD_PARAMS);
 }
 
 /* Are gradients summed over ranks micro-batch by micro-batch? */
 static inline bool yk_store_reduces_each(const yk_store *st)
 {
     return st->o.train && st->o.reduce_each_micro && yk_store_is_shared(st);
+}
+
+/* Does the model write gradients to slots? */
+static inline bool yk_store_slots_grads(const yk_store *st)
+{
+    return yk_store_reduces_each(st) || yk_store_offloads(st, YK_OFFLOAD_GRADS);
 }
 
 /* Does `unit` use tensors that `owner` owns? */
@@ -113,6 +156,10 @@ yk_status yk_store_wait(yk_store *st, yk_event *event, yk_stream *stream);
  * embedding needs. */
 yk_status yk_store_slot_take(yk_store_slots *slots, int unit, int64_t count, yk_stream *stream,
                              int *slot_out);
+
+/* Take the memory of the lanes, where an update needs them; the size of a piece is settled. */
+yk_status yk_store_push_lanes(yk_store *st, yk_arena *arena, yk_stream *stream);
+void yk_store_destroy_lanes(yk_store *st);
 
 /* After an update on `stream`: let every rank have the unit's new parameters. */
 yk_status yk_store_publish(yk_store *st, int unit, yk_stream *stream);

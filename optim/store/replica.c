@@ -9,14 +9,19 @@
 /* Bytes brought to the host at a time. */
 #define CHUNK_BYTES ((int64_t)1 << 20)
 
-static yk_status hash_buffer(const void *data, int64_t bytes, void *chunk, yk_stream *stream,
-                             uint64_t *hash)
+/* Hash host memory as it lies, device memory through `chunk`. Both in chunks: where a hash begins
+ * anew is part of it. */
+static yk_status hash_buffer(const void *data, int64_t bytes, bool host, void *chunk,
+                             yk_stream *stream, uint64_t *hash)
 {
     for (int64_t at = 0; at < bytes; at += CHUNK_BYTES) {
         int64_t n = yk_min(bytes - at, CHUNK_BYTES);
-        YK_TRY(yk_copy(stream, chunk, (const char *)data + at, n, YK_COPY_DEVICE_TO_HOST));
-        YK_TRY(yk_stream_synchronize(stream));
-        *hash = yk_hash64(chunk, n, *hash);
+        const char *from = (const char *)data + at;
+        if (!host) {
+            YK_TRY(yk_copy(stream, chunk, from, n, YK_COPY_DEVICE_TO_HOST));
+            YK_TRY(yk_stream_synchronize(stream));
+        }
+        *hash = yk_hash64(host ? from : chunk, n, *hash);
     }
     return YK_OK;
 }
@@ -27,11 +32,15 @@ static yk_status hash_unit(const yk_store *st, const yk_store_unit *u, void *chu
 {
     int64_t bytes = u->param_range.count * yk_dtype_bytes(st->o.compute);
     if (u->readable) YK_TRY(yk_event_wait(u->readable, stream));
+    if (u->stored) YK_TRY(yk_event_synchronize(u->stored));
     *out = (yk_store_replica){.begin = u->param_range.begin};
-    YK_TRY(hash_buffer(u->param, bytes, chunk, stream, &out->hash));
-    if (!u->master || st->o.compute == YK_F32) return YK_OK;
+    YK_TRY(hash_buffer(u->param, bytes, yk_store_offloads(st, YK_OFFLOAD_PARAMS), chunk, stream,
+                       &out->hash));
+    if (!yk_store_has_master(st)) return YK_OK;
     out->master_begin = u->state_range.begin;
-    return hash_buffer(u->master, u->state_range.count * 4, chunk, stream, &out->master_hash);
+    bytes = u->state_range.count * yk_dtype_bytes(st->o.master);
+    return hash_buffer(u->master, bytes, yk_store_offloads(st, YK_OFFLOAD_MASTER), chunk, stream,
+                       &out->master_hash);
 }
 
 yk_status yk_store_hash(yk_store *st, yk_stream *stream, yk_store_replica *units_out)

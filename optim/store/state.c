@@ -14,18 +14,27 @@ typedef struct place {
     void *buffer;
     yk_store_range range;
     yk_dtype dtype;
+    bool host; /* in host memory */
 } place;
+
+static place param_place(const yk_store *st, const yk_store_unit *u)
+{
+    return (place){u->param, u->param_range, st->o.compute,
+                   yk_store_offloads(st, YK_OFFLOAD_PARAMS)};
+}
 
 static yk_status find(const yk_store *st, yk_store_state state, int param, place *place_out)
 {
     const yk_param *p = &st->o.params[param];
     const yk_store_unit *u = &st->units[p->unit];
-    place found = {NULL, u->state_range, YK_F32};
+    place found = {NULL, u->state_range, st->o.moments, yk_store_offloads(st, YK_OFFLOAD_MOMENTS)};
     switch (state) {
     case YK_STORE_WEIGHT:
-        found.buffer = u->master;
-        if (u->master && st->o.compute != YK_F32) break;
-        found = (place){u->param, u->param_range, st->o.compute};
+        if (yk_store_has_master(st))
+            found = (place){u->master, u->state_range, st->o.master,
+                            yk_store_offloads(st, YK_OFFLOAD_MASTER)};
+        else
+            found = param_place(st, u);
         break;
     case YK_STORE_MOMENT1:
         found.buffer = u->m;
@@ -34,7 +43,8 @@ static yk_status find(const yk_store *st, yk_store_state state, int param, place
         found.buffer = u->v;
         break;
     case YK_STORE_GRAD:
-        found = (place){u->grad, u->grad_range, st->o.grads};
+        found =
+            (place){u->grad, u->grad_range, st->o.grads, yk_store_offloads(st, YK_OFFLOAD_GRADS)};
         /* After a sum over ranks only the shard is sure to hold it. */
         if (yk_store_is_shared(st) && st->o.zero > 0) {
             found.buffer = yk_store_at(u->grad, u->grad_range, u->shard.begin, st->o.grads);
@@ -62,7 +72,10 @@ static yk_status read_kept(const place *from, yk_store_range range, float *value
 {
     const void *data = yk_store_at(from->buffer, from->range, range.begin, from->dtype);
     int64_t bytes = range.count * yk_dtype_bytes(from->dtype);
-    YK_TRY(yk_copy(stream, values_out, data, bytes, YK_COPY_DEVICE_TO_HOST));
+    if (from->host)
+        memcpy(values_out, data, (size_t)bytes);
+    else
+        YK_TRY(yk_copy(stream, values_out, data, bytes, YK_COPY_DEVICE_TO_HOST));
     YK_TRY(yk_stream_synchronize(stream));
     if (from->dtype == YK_F32) return YK_OK;
     /* In place, last first: the 16-bit values fill the first half of what they become. */
@@ -99,13 +112,13 @@ static yk_store_range elements(const yk_store *st, int param, int64_t begin, int
     return (yk_store_range){st->offsets[param] + begin, n};
 }
 
-/* Work on other streams that this stream's next copy must see. */
+/* Work on other streams that this stream's next copy, or the host, must see. */
 static yk_status wait_for_others(yk_store *st, int unit, yk_stream *stream)
 {
     const yk_store_unit *u = &st->units[unit];
     if (u->readable) YK_TRY(yk_event_wait(u->readable, stream));
     if (u->reduced) YK_TRY(yk_event_wait(u->reduced, stream));
-    return YK_OK;
+    return u->stored ? yk_event_synchronize(u->stored) : YK_OK;
 }
 
 yk_status yk_store_read(yk_store *st, yk_store_state state, int param, int64_t begin, int64_t n,
@@ -147,9 +160,21 @@ static yk_status write_kept(const place *to, yk_store_range want, const float *v
     if (piece.count == 0) return YK_OK;
     const float *from = values + (piece.begin - want.begin);
     void *data = yk_store_at(to->buffer, to->range, piece.begin, to->dtype);
+    if (to->host) {
+        for (int64_t i = 0; i < piece.count; i++) yk_store_f32(data, i, to->dtype, from[i]);
+        return YK_OK;
+    }
     if (to->dtype != YK_F32) return write_converted(data, to->dtype, piece.count, from, stream);
     YK_TRY(yk_copy(stream, data, from, piece.count * 4, YK_COPY_HOST_TO_DEVICE));
     return yk_stream_synchronize(stream);
+}
+
+/* Nothing may still be on its way from or to what is written next. */
+static yk_status wait_for_host(const yk_store *st)
+{
+    if (st->o.offload == 0) return YK_OK;
+    YK_TRY(yk_stream_synchronize(st->host.to_device));
+    return yk_stream_synchronize(st->host.to_host);
 }
 
 yk_status yk_store_write(yk_store *st, yk_store_state state, int param, int64_t begin, int64_t n,
@@ -159,9 +184,11 @@ yk_status yk_store_write(yk_store *st, yk_store_state state, int param, int64_t 
     yk_store_unit *u = &st->units[st->o.params[param].unit];
     place to = {0};
     YK_TRY(find(st, state, param, &to));
+    YK_TRY(wait_for_host(st));
     YK_TRY(write_kept(&to, want, values, stream));
     if (state != YK_STORE_WEIGHT) return YK_OK;
     u->param_slot = -1; /* what was gathered before is old */
     if (to.buffer == u->param) return YK_OK;
-    return write_kept(&(place){u->param, u->param_range, st->o.compute}, want, values, stream);
+    to = param_place(st, u);
+    return write_kept(&to, want, values, stream);
 }

@@ -1,4 +1,4 @@
-/* optim/store/store.c - laying out units, taking their memory, updating them.
+/* optim/store/store.c - laying out units and taking their memory.
  *
  * Three questions are answered here for each unit and kind of state, from the stage alone: which
  * range of the flat layout is kept, which part of it this rank updates, and which part it squares.
@@ -6,9 +6,15 @@
  */
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "optim/store/parts.h"
 #include "runtime/base/arith.h"
+#include "runtime/storage/hash.h"
+
+/* What of yk_offload is a store's. */
+#define STORE_OFFLOADS                                                                             \
+    (YK_OFFLOAD_MASTER | YK_OFFLOAD_MOMENTS | YK_OFFLOAD_GRADS | YK_OFFLOAD_PARAMS)
 
 /* ---- layout ------------------------------------------------------------------------------- */
 
@@ -105,19 +111,28 @@ static yk_status push_buffers(yk_store *st, yk_arena *arena, yk_stream *stream, 
     push_buffers(st, arena, stream, name, dtype, offsetof(yk_store_unit, field),                   \
                  offsetof(yk_store_unit, range))
 
-static yk_status push_states(yk_store *st, yk_arena *arena, yk_stream *stream)
+/* Where a kind of state lies. */
+static yk_arena *home_of(const yk_store *st, yk_offload kind, yk_arena *device)
 {
-    bool own_master = st->o.train && st->o.compute != YK_F32;
+    return yk_store_offloads(st, kind) ? st->host.pinned : device;
+}
+
+static yk_status push_states(yk_store *st, yk_arena *persistent, yk_stream *stream)
+{
+    yk_arena *arena = home_of(st, YK_OFFLOAD_PARAMS, persistent);
     YK_TRY(PUSH("parameters", st->o.compute, param, param_range));
-    if (own_master) YK_TRY(PUSH("master weights", YK_F32, master, state_range));
-    for (int i = 0; i < st->o.n_units && st->o.compute == YK_F32; i++) {
-        yk_store_unit *u = &st->units[i];
-        u->master = yk_store_at(u->param, u->param_range, u->state_range.begin, YK_F32);
-    }
     if (!st->o.train) return YK_OK;
+    arena = home_of(st, YK_OFFLOAD_MASTER, persistent);
+    if (yk_store_has_master(st)) YK_TRY(PUSH("master weights", st->o.master, master, state_range));
+    for (int i = 0; i < st->o.n_units && !yk_store_has_master(st); i++) {
+        yk_store_unit *u = &st->units[i];
+        u->master = yk_store_at(u->param, u->param_range, u->state_range.begin, st->o.compute);
+    }
+    arena = home_of(st, YK_OFFLOAD_GRADS, persistent);
     YK_TRY(PUSH("gradients", st->o.grads, grad, grad_range));
-    YK_TRY(PUSH("first moments", YK_F32, m, state_range));
-    return PUSH("second moments", YK_F32, v, state_range);
+    arena = home_of(st, YK_OFFLOAD_MOMENTS, persistent);
+    YK_TRY(PUSH("first moments", st->o.moments, m, state_range));
+    return PUSH("second moments", st->o.moments, v, state_range);
 }
 
 /* Is the unit used at two places of a pass, far apart? */
@@ -133,22 +148,33 @@ static yk_status push_slot(yk_store_slots *slots, yk_arena *arena, const char *n
     *s = (yk_store_slot){.count = count, .unit = -1};
     YK_TRY(push_zeroed(arena, name, count, dtype, stream, &s->data));
     slots->n_items++;
+    YK_TRY(yk_event_create(yk_stream_get_device(stream), &s->filled));
     return yk_event_create(yk_stream_get_device(stream), &s->free);
 }
 
-/* Two slots for the blocks, which take turns, and one for each unit that is larger or tied: the
+/* `n_blocks` slots for the blocks, which take turns, and one for each unit that is larger or tied: the
  * largest that must be there at once are an end of the model and two blocks. */
 static yk_status push_slots(yk_store *st, yk_store_slots *slots, yk_arena *arena, const char *name,
-                            yk_dtype dtype, yk_stream *stream)
+                            yk_dtype dtype, int n_blocks, yk_stream *stream)
 {
     int last = st->o.n_units - 1;
     int64_t block = 0;
     for (int i = 1; i < last; i++) block = yk_max(block, st->units[i].count);
-    for (int i = 0; i < 2; i++) YK_TRY(push_slot(slots, arena, name, block, dtype, stream));
+    for (int i = 0; i < n_blocks; i++) YK_TRY(push_slot(slots, arena, name, block, dtype, stream));
     YK_TRY(push_slot(slots, arena, name, st->units[0].count, dtype, stream));
     int64_t head = st->units[last].count;
     if (is_tied(st, 0) || head > block || head > st->units[0].count)
         YK_TRY(push_slot(slots, arena, name, head, dtype, stream));
+    return YK_OK;
+}
+
+/* Gradients on the way to what is kept of them in host memory: two, of which one travels. */
+static yk_status push_sum_slots(yk_store *st, yk_arena *arena, yk_stream *stream)
+{
+    int64_t most = 0;
+    for (int i = 0; i < st->o.n_units; i++) most = yk_max(most, st->units[i].grad_range.count);
+    for (int i = 0; i < 2; i++)
+        YK_TRY(push_slot(&st->sum_slots, arena, "gradients of a shard", most, st->o.grads, stream));
     return YK_OK;
 }
 
@@ -158,6 +184,7 @@ static yk_status create_events(yk_store *st, yk_device *device)
     for (int i = 0; i < st->o.n_units; i++) {
         YK_TRY(yk_event_create(device, &st->units[i].readable));
         YK_TRY(yk_event_create(device, &st->units[i].reduced));
+        YK_TRY(yk_event_create(device, &st->units[i].stored));
     }
     return YK_OK;
 }
@@ -165,12 +192,17 @@ static yk_status create_events(yk_store *st, yk_device *device)
 static yk_status take_memory(yk_store *st, yk_arena *arena, yk_stream *stream)
 {
     YK_TRY(push_states(st, arena, stream));
-    if (yk_store_gathers(st))
-        YK_TRY(
-            push_slots(st, &st->param_slots, arena, "gathered parameters", st->o.compute, stream));
-    if (yk_store_reduces_each(st))
-        YK_TRY(push_slots(st, &st->grad_slots, arena, "gradients of a unit", st->o.grads, stream));
-    if (!yk_store_is_shared(st)) return YK_OK;
+    if (yk_store_fetches(st))
+        YK_TRY(push_slots(st, &st->param_slots, arena, "parameters of a unit", st->o.compute, 2,
+                          stream));
+    /* Offloaded, one more is on its way out while the next comes in. */
+    if (yk_store_slots_grads(st))
+        YK_TRY(push_slots(st, &st->grad_slots, arena, "gradients of a unit", st->o.grads,
+                          yk_store_offloads(st, YK_OFFLOAD_GRADS) ? 3 : 2, stream));
+    if (yk_store_reduces_each(st) && yk_store_offloads(st, YK_OFFLOAD_GRADS))
+        YK_TRY(push_sum_slots(st, arena, stream));
+    YK_TRY(yk_store_push_lanes(st, arena, stream));
+    if (!yk_store_is_shared(st) && st->o.offload == 0) return YK_OK;
     return create_events(st, yk_stream_get_device(stream));
 }
 
@@ -199,9 +231,18 @@ void yk_store_point_grads(yk_store *st, int unit, void *data)
 static void make_views(yk_store *st)
 {
     for (int i = 0; i < st->o.n_units; i++) {
-        if (!yk_store_gathers(st)) yk_store_point_params(st, i, st->units[i].param);
-        if (st->o.train && !yk_store_reduces_each(st))
+        if (!yk_store_fetches(st)) yk_store_point_params(st, i, st->units[i].param);
+        if (st->o.train && !yk_store_slots_grads(st))
             yk_store_point_grads(st, i, st->units[i].grad);
+    }
+}
+
+/* By name, so that a tensor's bits do not depend on what other tensors there are. */
+static void make_keys(yk_store *st)
+{
+    for (int i = 0; i < st->o.n_params; i++) {
+        const char *name = st->o.params[i].name;
+        st->keys[i] = yk_hash64(name, (int64_t)strlen(name), (uint64_t)st->o.seed);
     }
 }
 
@@ -215,13 +256,19 @@ yk_status yk_store_create(const yk_store_options *options, yk_arena *persistent,
     if (!st) goto fail_memory;
     st->o = *options;
     if (options->groups) st->g = *options->groups;
+    if (options->host) st->host = *options->host;
+    st->o.offload &= options->train ? STORE_OFFLOADS : YK_OFFLOAD_PARAMS;
+    if (!yk_store_has_master(st)) st->o.offload &= ~YK_OFFLOAD_MASTER;
+    YK_CHECK(st->o.offload == 0 || options->host);
     st->n_shards = st->g.shard ? yk_comm_size(st->g.shard) : 1;
     st->units = calloc((size_t)options->n_units, sizeof *st->units);
     st->offsets = calloc((size_t)options->n_params, sizeof *st->offsets);
     st->views = calloc((size_t)options->n_params, sizeof *st->views);
     st->grads = calloc((size_t)options->n_params, sizeof *st->grads);
-    if (!st->units || !st->offsets || !st->views || !st->grads) goto fail_memory;
+    st->keys = calloc((size_t)options->n_params, sizeof *st->keys);
+    if (!st->units || !st->offsets || !st->views || !st->grads || !st->keys) goto fail_memory;
     lay_out(st);
+    make_keys(st);
     status = take_memory(st, persistent, stream);
     if (status != YK_OK) goto fail;
     make_views(st);
@@ -236,7 +283,10 @@ fail:
 
 static void destroy_slots(yk_store_slots *slots)
 {
-    for (int i = 0; i < slots->n_items; i++) yk_event_destroy(slots->items[i].free);
+    for (int i = 0; i < slots->n_items; i++) {
+        yk_event_destroy(slots->items[i].free);
+        yk_event_destroy(slots->items[i].filled);
+    }
 }
 
 void yk_store_destroy(yk_store *store)
@@ -245,14 +295,18 @@ void yk_store_destroy(yk_store *store)
     for (int i = 0; store->units && i < store->o.n_units; i++) {
         yk_event_destroy(store->units[i].readable);
         yk_event_destroy(store->units[i].reduced);
+        yk_event_destroy(store->units[i].stored);
     }
     destroy_slots(&store->param_slots);
     destroy_slots(&store->grad_slots);
+    destroy_slots(&store->sum_slots);
+    yk_store_destroy_lanes(store);
     yk_event_destroy(store->passed);
     free(store->units);
     free(store->offsets);
     free(store->views);
     free(store->grads);
+    free(store->keys);
     free(store);
 }
 
@@ -273,47 +327,4 @@ yk_status yk_store_wait(yk_store *st, yk_event *event, yk_stream *stream)
 double yk_store_waited_s(const yk_store *st)
 {
     return st->waited_s;
-}
-
-/* ---- update ------------------------------------------------------------------------------- */
-
-/* Update elements begin .. end-1 of a unit's layout, as far as this rank updates them. */
-static yk_status update_range(yk_store *st, const yk_store_unit *u, int64_t begin, int64_t end,
-                              yk_stream *stream, const yk_adamw_options *adamw, float weight_decay,
-                              const yk_step_values *values)
-{
-    const yk_store_range *s = &u->state_range;
-    begin = yk_max(begin, s->begin);
-    end = yk_min(end, s->begin + s->count);
-    if (begin >= end) return YK_OK;
-    bool rounded = st->o.compute != YK_F32;
-    return yk_adamw(
-        stream,
-        &(yk_adamw_args){
-            .param = rounded ? yk_store_at(u->param, u->param_range, begin, st->o.compute) : NULL,
-            .master = yk_store_at(u->master, *s, begin, YK_F32),
-            .m = yk_store_at(u->m, *s, begin, YK_F32),
-            .v = yk_store_at(u->v, *s, begin, YK_F32),
-            .grad = yk_store_at(u->grad, u->grad_range, begin, st->o.grads),
-            .values = values,
-            .n = end - begin,
-            .beta1 = adamw->beta1,
-            .beta2 = adamw->beta2,
-            .eps = adamw->eps,
-            .weight_decay = weight_decay,
-            .dtype = st->o.compute,
-            .grad_dtype = st->o.grads,
-        });
-}
-
-yk_status yk_store_update(yk_store *st, yk_stream *stream, const yk_adamw_options *adamw,
-                          const yk_step_values *values)
-{
-    for (int i = 0; i < st->o.n_units; i++) {
-        const yk_store_unit *u = &st->units[i];
-        YK_TRY(update_range(st, u, 0, u->decay_count, stream, adamw, adamw->weight_decay, values));
-        YK_TRY(update_range(st, u, u->decay_count, u->count, stream, adamw, 0.0f, values));
-        YK_TRY(yk_store_publish(st, i, stream));
-    }
-    return YK_OK;
 }

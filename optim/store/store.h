@@ -17,17 +17,24 @@
  *           master weights and moments have the same layout, or a shard's contiguous range of it.
  *           A tensor has one owner and may be used by one more unit; its gradient is complete
  *           after its last use in the backward pass.
- * Precision. Master weights and moments are fp32. Where the model computes in fp32 the master
- *           weights are what it reads.
+ * Precision. Master weights and moments are fp32 or bf16, which is rounded stochastically from bits
+ *           that follow from (seed, Adam's count, tensor, index). Where the model computes in the
+ *           master weights' type, these are what it reads.
+ * Offload.  Each kind of state may lie in pinned host memory instead. The model still reads and
+ *           writes device memory: parameters are fetched one unit ahead, gradients leave when a unit
+ *           is done, and an update takes its states through the device piece by piece, on streams of
+ *           their own. It changes no bit. Parameters that are offloaded are kept as in stage 3 from
+ *           stage 1 on: each rank its shard.
  * Threads.  One thread at a time.
  */
 #ifndef YK_OPTIM_STORE_STORE_H
 #define YK_OPTIM_STORE_STORE_H
 
 #include "comm/comm.h"
+#include "runtime/base/config.h"
 #include "runtime/base/param.h"
 #include "runtime/device/ops.h"
-#include "runtime/memory/arena.h"
+#include "runtime/memory/host_side.h"
 
 typedef struct yk_store yk_store;
 
@@ -45,12 +52,19 @@ typedef struct yk_store_groups {
 typedef struct yk_store_options {
     const yk_param *params; /* (n_params) borrowed until the store is destroyed */
     int n_params, n_units;
-    yk_dtype compute;       /* what a model reads */
-    yk_dtype grads;         /* what it writes gradients in */
-    bool train;             /* false: no gradients, no master weights, no moments */
-    int zero;               /* stage 0 .. 3 */
-    bool reduce_each_micro; /* sum gradients over ranks at each micro-batch, not once a step */
+    yk_dtype compute;         /* what a model reads */
+    yk_dtype grads;           /* what it writes gradients in */
+    yk_dtype master, moments; /* fp32 or bf16 */
+    int64_t seed;             /* of the bits that rounding to bf16 draws */
+    bool train;               /* false: no gradients, no master weights, no moments */
+    int zero;                 /* stage 0 .. 3 */
+    bool reduce_each_micro;   /* sum gradients over ranks at each micro-batch, not once a step */
     const yk_store_groups *groups; /* NULL: one rank */
+    int offload;                   /* yk_offload: what of the store's lies in host memory */
+    const yk_host_side *host;      /* NULL where nothing does */
+    int64_t
+        piece; /* elements that are squared, or pass through the device, at a time; a multiple of
+                    * 128; 0: what suits the device. Sums of squares depend on it */
 } yk_store_options;
 
 /* The constants of AdamW. */

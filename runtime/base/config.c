@@ -42,7 +42,8 @@ void yk_config_fini(yk_config *config)
 static yk_status set_value(yk_config *config, const yk_config_key *key,
                            const yk_config_place *place, const char *value)
 {
-    bool holds_text = key->type == YK_KEY_STRING || key->type == YK_KEY_LIST;
+    bool holds_text = key->type == YK_KEY_STRING || key->type == YK_KEY_LIST ||
+                      key->type == YK_KEY_SET; /* which "" empties */
     if (value[0] == '[' || value[0] == '"' || value[0] == '\'')
         return yk_config_read_value(config, key, place, value);
     return yk_config_assign_scalar(config, key, place, value, holds_text && value[0] == '\0');

@@ -52,6 +52,15 @@ typedef enum yk_recompute {
     YK_RECOMPUTE_BLOCK, /* attention and its product: all of a block but its last product */
 } yk_recompute;
 
+/* What is kept in pinned host memory: bits. */
+typedef enum yk_offload {
+    YK_OFFLOAD_MASTER = 1,
+    YK_OFFLOAD_MOMENTS = 2,
+    YK_OFFLOAD_GRADS = 4,
+    YK_OFFLOAD_PARAMS = 8,
+    YK_OFFLOAD_INPUTS = 16, /* of blocks, kept for the backward pass */
+} yk_offload;
+
 typedef enum yk_shard_choice {
     YK_SHARD_WORLD, /* over all ranks */
     YK_SHARD_NODE,  /* over the ranks of a node; nodes hold the same */
@@ -147,8 +156,9 @@ typedef struct yk_config {
     } schedule;
     struct {
         yk_dtype compute;
-        int grads; /* yk_dtype, or YK_AUTO: as compute, fp32 for fp32 */
-        bool tf32; /* fp32 products on a GPU may round their operands to TF32 */
+        int grads;                /* yk_dtype, or YK_AUTO: as compute, fp32 for fp32 */
+        yk_dtype master, moments; /* fp32 or bf16 */
+        bool tf32;                /* fp32 products on a GPU may round their operands to TF32 */
         struct {
             double start, floor, ceiling;
             int64_t growth_interval;
@@ -181,6 +191,7 @@ typedef struct yk_config {
                                    * under the next weaker; YK_AUTO: all, or as the plan chooses */
         int64_t head_chunk;       /* rows of logits at a time, or YK_AUTO */
         int64_t device_limit;     /* bytes; 0: what the device has */
+        int offload;              /* yk_offload, several together; 0: nothing */
     } memory;
     struct {
         int64_t every; /* steps between savings of the weights; 0: at the end alone */

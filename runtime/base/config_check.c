@@ -94,12 +94,28 @@ static yk_status check_loss_scale(const yk_config *c)
                    start, floor, ceiling);
 }
 
+/* Where the model reads the master weights themselves there is no other copy of them. */
+static yk_status check_states(const yk_config *c)
+{
+    bool own = c->precision.compute != c->precision.master;
+    if (c->precision.master == YK_BF16 && c->precision.compute == YK_F32)
+        return yk_fail(YK_EINVAL, "precision.master",
+                       "bf16 under weights that the model reads in fp32 saves nothing; set "
+                       "precision.compute: bf16, or leave it fp32");
+    if (own || !(c->memory.offload & YK_OFFLOAD_MASTER)) return YK_OK;
+    return yk_fail(YK_EINVAL, "memory.offload",
+                   "master: with precision.compute and precision.master both %s the master weights "
+                   "are what the model reads; write params for it",
+                   yk_dtype_name(c->precision.master));
+}
+
 yk_status yk_config_check(const yk_config *config)
 {
     YK_TRY(check_model(config));
     YK_TRY(check_data(config));
     YK_TRY(check_batch(config));
     YK_TRY(check_schedule(config));
+    YK_TRY(check_states(config));
     YK_TRY(check_loss_scale(config));
     return yk_config_check_steps("trace.steps", &config->trace.steps);
 }

@@ -19,6 +19,7 @@
 #define LIST(path)    PLACE(path), .type = _Generic(MEMBER(path), yk_string_list : YK_KEY_LIST)
 #define ENUM(path)    PLACE(path), .type = YK_KEY_ENUM
 #define DTYPE(path)   PLACE(path), .type = YK_KEY_DTYPE
+#define SET(path)     PLACE(path), .type = _Generic(MEMBER(path), int : YK_KEY_SET)
 
 #define COUNT_MAX 1000000000 /* of steps and the like */
 #define IDS_MAX   INT32_MAX  /* of tokens, which are int32 */
@@ -47,6 +48,15 @@ static const yk_choice compute_dtypes[] = {
 };
 static const yk_choice grad_dtypes[] = {
     {"auto", YK_AUTO}, {"fp32", YK_F32}, {"bf16", YK_BF16}, {"fp16", YK_F16}, {NULL, 0},
+};
+static const yk_choice state_dtypes[] = {
+    {"fp32", YK_F32},
+    {"bf16", YK_BF16},
+    {NULL, 0},
+};
+static const yk_choice offloads[] = {
+    {"master", YK_OFFLOAD_MASTER}, {"moments", YK_OFFLOAD_MOMENTS}, {"grads", YK_OFFLOAD_GRADS},
+    {"params", YK_OFFLOAD_PARAMS}, {"inputs", YK_OFFLOAD_INPUTS},   {NULL, 0},
 };
 static const yk_choice recomputes[] = {
     {"none", YK_RECOMPUTE_NONE}, {"cheap", YK_RECOMPUTE_CHEAP}, {"ffn", YK_RECOMPUTE_FFN},
@@ -229,6 +239,14 @@ const yk_config_key yk_config_keys[] = {
              "fp32. fp16 turns loss scaling on."},
     {DTYPE(precision.grads), .initial = "auto", .choices = grad_dtypes, .also = "grad_dtype",
      .text = "Type that gradients are kept and accumulated in. auto: that of precision.compute."},
+    {DTYPE(precision.master), .initial = "fp32", .choices = state_dtypes, .also = "master_dtype",
+     .text =
+         "Type of the weights that the optimiser keeps. bf16: each update is rounded up or down "
+         "by chance, so that the mean is right; where precision.compute is bf16 too, these are "
+         "the weights that the model reads, and there is no second copy."},
+    {DTYPE(precision.moments), .initial = "fp32", .choices = state_dtypes,
+     .also = "optimizer_dtype adam_dtype optim_states_dtype",
+     .text = "Type of AdamW's two moments. bf16: rounded by chance likewise."},
     {BOOL(precision.tf32), .initial = "false", .also = "allow_tf32",
      .text =
          "fp32 on a GPU alone: matrix products round their operands to TF32, 10 bits of fraction, "
@@ -309,6 +327,13 @@ const yk_config_key yk_config_keys[] = {
     {BYTES(memory.device_limit), .initial = "0", .min = 0, .max = INT64_C(1) << 46,
      .also = "max_memory gpu_memory_limit",
      .text = "Use no more of the device's memory than this. 0: all that is free."},
+    {SET(memory.offload), .initial = "", .choices = offloads,
+     .also = "cpu_offload offload_optimizer offload_param zero_offload",
+     .text =
+         "What is kept in pinned host memory and comes to the device when it is needed. master: "
+         "master weights, where they are not what the model reads. moments: AdamW's. grads: "
+         "gradients. params: what the model reads. inputs: the blocks' inputs, kept for the "
+         "backward pass. It changes no result."},
 
     {INT(checkpoint.every), .initial = "1000", .unit = "steps", .min = 0, .max = COUNT_MAX,
      .also = "save_steps save_interval save_every",

@@ -24,6 +24,7 @@ typedef enum yk_key_type {
     YK_KEY_ENUM,    /* an enum, or an int where YK_AUTO is a choice */
     YK_KEY_DTYPE,   /* the same, of yk_dtype */
     YK_KEY_BYTES,   /* int64_t */
+    YK_KEY_SET,     /* int: the values of any of its choices, which are bits */
 } yk_key_type;
 
 typedef struct yk_choice {
@@ -41,7 +42,7 @@ typedef struct yk_config_key {
     double low, high;         /* REAL: both are legal */
     bool below_high;          /* REAL: high itself is not legal */
     bool may_be_auto;         /* INT: YK_AUTO is legal, beside the range */
-    const yk_choice *choices; /* ENUM, DTYPE */
+    const yk_choice *choices; /* ENUM, DTYPE, SET */
     const char *also;         /* other programs' words for it, to suggest it by; NULL: none */
     const char *text;         /* what it means: sentences */
 } yk_config_key;

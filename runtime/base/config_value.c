@@ -42,10 +42,11 @@ yk_status yk_config_fail_wanted(const yk_config_place *place, const yk_config_ke
         [YK_KEY_ENUM] = "one of ",
         [YK_KEY_DTYPE] = "one of ",
         [YK_KEY_BYTES] = "a size such as 24GiB or 512MiB",
+        [YK_KEY_SET] = "some of ",
     };
     char range[256];
     yk_config_key_range_text(key, range, sizeof range);
-    bool listed = key->type == YK_KEY_ENUM || key->type == YK_KEY_DTYPE;
+    bool listed = key->type == YK_KEY_ENUM || key->type == YK_KEY_DTYPE || key->type == YK_KEY_SET;
     bool ranged = key->type == YK_KEY_INT || key->type == YK_KEY_REAL || key->type == YK_KEY_BYTES;
     return yk_config_fail(place, key->name, "%s; give %s%s%s%s", found, wanted[key->type],
                           ranged ? ", " : "", ranged || listed ? range : "",
@@ -95,7 +96,7 @@ static yk_status fail_null(const yk_config_place *place, const yk_config_key *ke
     char found[256];
     snprintf(found, sizeof found, "%s%s", text[0] ? text : "the value",
              text[0] ? " is no value" : " is missing");
-    if (key->type == YK_KEY_STRING || key->type == YK_KEY_LIST)
+    if (key->type == YK_KEY_STRING || key->type == YK_KEY_LIST || key->type == YK_KEY_SET)
         return yk_config_fail(place, key->name,
                               "%s; give a string, in quotes if this is it, or remove the key",
                               found);
@@ -147,6 +148,20 @@ static yk_status assign_choice(void *member, const yk_config_key *key, const yk_
     snprintf(why, sizeof why, "is not a choice, the nearest is %s",
              names[yk_word_nearest(text, names, n)]);
     return fail_value(place, key, text, why);
+}
+
+/* The bits of all items; none at all is the empty set. */
+static yk_status assign_set(yk_config *config, const yk_config_key *key,
+                            const yk_config_place *place, const yk_string_list *list)
+{
+    int bits = 0;
+    for (int i = 0; i < list->n_items; i++) {
+        int bit = 0;
+        YK_TRY(assign_choice(&bit, key, place, list->items[i]));
+        bits |= bit;
+    }
+    memcpy((char *)config + key->offset, &bits, sizeof bits);
+    return YK_OK;
 }
 
 static yk_status assign_truth(void *member, const yk_config_key *key, const yk_config_place *place,
@@ -205,7 +220,8 @@ yk_status yk_config_assign_scalar(yk_config *config, const yk_config_key *key,
     if (!quoted && is_null(text)) return fail_null(place, key, text);
     bool any_text = key->type == YK_KEY_STRING || key->type == YK_KEY_LIST ||
                     key->type == YK_KEY_ENUM || key->type == YK_KEY_DTYPE ||
-                    key->type == YK_KEY_BYTES || strcmp(text, "auto") == 0;
+                    key->type == YK_KEY_BYTES || key->type == YK_KEY_SET ||
+                    strcmp(text, "auto") == 0;
     if (quoted && !any_text)
         return fail_value(place, key, text, "is a string, because of its quotes");
     switch (key->type) {
@@ -223,6 +239,7 @@ yk_status yk_config_assign_scalar(yk_config *config, const yk_config_key *key,
     case YK_KEY_STRING:
         return assign_string(member, key, place, text);
     case YK_KEY_LIST:
+    case YK_KEY_SET:
         return assign_list_of_one(config, key, place, text);
     }
     return YK_OK;
@@ -232,6 +249,11 @@ yk_status yk_config_assign_list(yk_config *config, const yk_config_key *key,
                                 const yk_config_place *place, yk_string_list *list)
 {
     yk_status status = YK_OK;
+    if (key->type == YK_KEY_SET) {
+        status = assign_set(config, key, place, list);
+        yk_string_list_fini(list);
+        return status;
+    }
     if (key->type != YK_KEY_LIST) status = yk_config_fail_wanted(place, key, "a list is too much");
     for (int i = 0; i < list->n_items && status == YK_OK; i++) {
         if (list->items[i][0] == '\0')

@@ -57,6 +57,18 @@ static void write_list(const yk_string_list *list, FILE *out)
     fputc(']', out);
 }
 
+static void write_set(const yk_choice *choices, int bits, FILE *out)
+{
+    const char *before = "[";
+    if (bits == 0) fputs(before, out);
+    for (; choices->name; choices++) {
+        if (!(bits & choices->value)) continue;
+        fprintf(out, "%s%s", before, choices->name);
+        before = ", ";
+    }
+    fputc(']', out);
+}
+
 static const char *choice_name(const yk_choice *choices, int value)
 {
     for (; choices->name; choices++)
@@ -96,6 +108,10 @@ void yk_config_write_value(const yk_config *config, const yk_config_key *key, FI
     case YK_KEY_DTYPE:
         memcpy(&small, member, sizeof small);
         fputs(choice_name(key->choices, small), out);
+        break;
+    case YK_KEY_SET:
+        memcpy(&small, member, sizeof small);
+        write_set(key->choices, small, out);
         break;
     case YK_KEY_STRING:
         write_string(*(char *const *)member, out);

@@ -144,7 +144,8 @@ static yk_status read_list(reader *r, const yk_config_key *key)
 {
     yk_config_place start = r->place;
     yk_string_list list = {NULL, 0};
-    if (key->type != YK_KEY_LIST) return yk_config_fail_wanted(&start, key, "a list is given");
+    if (key->type != YK_KEY_LIST && key->type != YK_KEY_SET)
+        return yk_config_fail_wanted(&start, key, "a list is given");
     yk_status status = read_items(r, key, &list);
     if (status == YK_OK) return yk_config_assign_list(r->config, key, &start, &list);
     yk_string_list_fini(&list);

@@ -32,6 +32,8 @@ static size_t size_of_type(yk_key_type type)
         return sizeof(int);
     case YK_KEY_STRING:
         return sizeof(char *);
+    case YK_KEY_SET:
+        return sizeof(int);
     case YK_KEY_LIST:
         return sizeof(yk_string_list);
     }
@@ -44,7 +46,7 @@ static void each_key_has_what_its_type_needs(void **state)
     assert_true(yk_config_n_keys <= YK_CONFIG_KEYS_MAX);
     for (int i = 0; i < yk_config_n_keys; i++) {
         const yk_config_key *k = &yk_config_keys[i];
-        bool choice = k->type == YK_KEY_ENUM || k->type == YK_KEY_DTYPE;
+        bool choice = k->type == YK_KEY_ENUM || k->type == YK_KEY_DTYPE || k->type == YK_KEY_SET;
         int depth = 1;
         for (const char *c = k->name; *c; c++) depth += *c == '.';
         if (k->size != size_of_type(k->type)) fail_msg("%s: size %zu", k->name, k->size);
@@ -411,12 +413,52 @@ static void a_full_disk_is_reported(void **state)
                         "yoke: configuration: cannot be written: No space left on device\n");
 }
 
+static void a_set_of_choices_is_a_list_or_one_of_them(void **state)
+{
+    (void)state;
+    yk_config c;
+    heard h;
+    assert_int_equal(yk_config_init(&c), YK_OK);
+    assert_int_equal(c.memory.offload, 0);
+    assert_int_equal(yk_config_set(&c, "memory.offload=[moments, grads]"), YK_OK);
+    assert_int_equal(c.memory.offload, YK_OFFLOAD_MOMENTS | YK_OFFLOAD_GRADS);
+    assert_int_equal(yk_config_set(&c, "memory.offload=params"), YK_OK);
+    assert_int_equal(c.memory.offload, YK_OFFLOAD_PARAMS);
+    heard_begin(&h);
+    assert_int_equal(yk_config_set(&c, "memory.offload=[params, moment]"), YK_EINVAL);
+    heard_take(&h);
+    heard_end(&h);
+    assert_non_null(strstr(h.text, "the nearest is moments"));
+    assert_int_equal(c.memory.offload, YK_OFFLOAD_PARAMS); /* as it was */
+    assert_int_equal(yk_config_set(&c, "memory.offload="), YK_OK);
+    assert_int_equal(c.memory.offload, 0);
+    yk_config_fini(&c);
+}
+
+static void offload_and_states_that_do_not_go_together_are_refused(void **state)
+{
+    (void)state;
+    check_says((const char *[]){"precision.compute=bf16", "precision.master=bf16",
+                                "precision.moments=bf16", "memory.offload=[moments, params]", NULL},
+               "");
+    check_says((const char *[]){"precision.master=bf16", NULL},
+               "yoke: precision.master: bf16 under weights that the model reads in fp32 saves "
+               "nothing; set precision.compute: bf16, or leave it fp32\n");
+    check_says(
+        (const char *[]){"precision.compute=bf16", "precision.master=bf16", "memory.offload=master",
+                         NULL},
+        "yoke: memory.offload: master: with precision.compute and precision.master both bf16 "
+        "the master weights are what the model reads; write params for it\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_key_has_what_its_type_needs),
         cmocka_unit_test(the_keys_fill_the_struct),
         cmocka_unit_test(defaults_are_as_documented),
+        cmocka_unit_test(a_set_of_choices_is_a_list_or_one_of_them),
+        cmocka_unit_test(offload_and_states_that_do_not_go_together_are_refused),
         cmocka_unit_test(the_nearest_key_is_what_was_meant),
         cmocka_unit_test(set_reads_by_the_type_of_the_key),
         cmocka_unit_test(a_wrong_assignment_names_the_argument_and_changes_nothing),

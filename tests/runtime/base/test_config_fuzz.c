@@ -127,6 +127,12 @@ static void set_random(uint64_t *seed, yk_config *c, const yk_config_key *key)
         while (key->choices[n].name) n++;
         memcpy(member, &key->choices[random_below(seed, (uint64_t)n)].value, sizeof(int));
         break;
+    case YK_KEY_SET:
+        n = 0;
+        for (const yk_choice *choice = key->choices; choice->name; choice++)
+            if (random_below(seed, 2)) n |= choice->value;
+        memcpy(member, &n, sizeof n);
+        break;
     case YK_KEY_STRING:
         random_string(seed, 0, text);
         assert_int_equal(yk_config_assign_scalar(c, key, &place, text, true), YK_OK);
@@ -264,7 +270,7 @@ static void no_key_takes_what_is_not_its_type(void **state)
         if (key->type == YK_KEY_BOOL || key->type == YK_KEY_TERNARY) ALL_REFUSED(no_truth);
         if (key->type == YK_KEY_ENUM || key->type == YK_KEY_DTYPE) ALL_REFUSED(no_choice);
         if (!key->may_be_auto && number) is_refused(key, "auto");
-        if (key->type != YK_KEY_LIST) is_refused(key, "[]");
+        if (key->type != YK_KEY_LIST && key->type != YK_KEY_SET) is_refused(key, "[]");
     }
 #undef ALL_REFUSED
 }

@@ -1,0 +1,281 @@
+/* optim/store/update.c - the norm and the update: walks over all units, piece by piece.
+ *
+ * What lies in host memory passes through a lane, a few MiB of device memory: a piece comes in on one
+ * stream, is worked on, and goes out on another, while the piece before goes out and the one behind
+ * comes in. What lies on the device is worked on where it is. An update is the same for each element
+ * wherever it is cut. A sum of squares is not, so it is cut alike with and without offload.
+ */
+#include <string.h>
+
+#include "optim/store/parts.h"
+#include "runtime/base/arith.h"
+
+/* Elements of a piece: long enough for a copy to be at full speed, short enough to be little memory. */
+#define PIECE_GPU ((int64_t)1 << 23)
+#define PIECE_CPU ((int64_t)1 << 20)
+
+/* ---- lanes -------------------------------------------------------------------------------- */
+
+static yk_status push_part(yk_store *st, bool wanted, yk_arena *arena, yk_dtype dtype,
+                           void **part_out)
+{
+    int64_t bytes = st->o.piece * yk_dtype_bytes(dtype);
+    return wanted ? yk_arena_push(arena, "pieces of offloaded state", bytes, part_out) : YK_OK;
+}
+
+static yk_status push_lane(yk_store *st, yk_store_lane *lane, yk_arena *arena, yk_device *device)
+{
+    bool moments = yk_store_offloads(st, YK_OFFLOAD_MOMENTS);
+    YK_TRY(push_part(st, yk_store_offloads(st, YK_OFFLOAD_PARAMS), arena, st->o.compute,
+                     &lane->param));
+    YK_TRY(push_part(st, yk_store_offloads(st, YK_OFFLOAD_MASTER), arena, st->o.master,
+                     &lane->master));
+    YK_TRY(push_part(st, moments, arena, st->o.moments, &lane->m));
+    YK_TRY(push_part(st, moments, arena, st->o.moments, &lane->v));
+    YK_TRY(push_part(st, yk_store_offloads(st, YK_OFFLOAD_GRADS), arena, st->o.grads, &lane->grad));
+    YK_TRY(yk_event_create(device, &lane->filled));
+    YK_TRY(yk_event_create(device, &lane->used));
+    return yk_event_create(device, &lane->free);
+}
+
+yk_status yk_store_push_lanes(yk_store *st, yk_arena *arena, yk_stream *stream)
+{
+    yk_device *device = yk_stream_get_device(stream);
+    bool cpu = yk_device_get_spec(device)->kind == YK_DEVICE_CPU;
+    int64_t most = YK_STORE_TENSOR_ALIGN;
+    for (int i = 0; i < st->o.n_units; i++) most = yk_max(most, st->units[i].count);
+    if (st->o.piece == 0) st->o.piece = cpu ? PIECE_CPU : PIECE_GPU;
+    YK_CHECK(st->o.piece % YK_STORE_TENSOR_ALIGN == 0);
+    st->o.piece = yk_min(st->o.piece, most);
+    st->has_lanes = st->o.train && st->o.offload != 0;
+    for (int i = 0; st->has_lanes && i < YK_STORE_LANES; i++)
+        YK_TRY(push_lane(st, &st->lanes[i], arena, device));
+    return YK_OK;
+}
+
+void yk_store_destroy_lanes(yk_store *st)
+{
+    for (int i = 0; i < YK_STORE_LANES; i++) {
+        yk_event_destroy(st->lanes[i].filled);
+        yk_event_destroy(st->lanes[i].used);
+        yk_event_destroy(st->lanes[i].free);
+    }
+}
+
+/* ---- pieces ------------------------------------------------------------------------------- */
+
+/* Elements that are worked on together, and the lane that they pass through. */
+typedef struct piece {
+    int unit;             /* n_units: behind the last */
+    yk_store_range whole; /* the part of the unit that is walked over */
+    int64_t begin, end;
+    yk_store_lane *lane; /* NULL: nothing of it lies in host memory */
+} piece;
+
+/* What a walk covers of each unit, how far a piece goes, and whether pieces take lanes. */
+typedef struct walk {
+    bool squares; /* this rank's part for the norm; else what it updates */
+    bool lanes;
+    int64_t length;
+} walk;
+
+static piece begin_unit(yk_store *st, const walk *w, int unit)
+{
+    piece p = {.unit = unit};
+    if (unit == st->o.n_units) return p;
+    const yk_store_unit *u = &st->units[unit];
+    p.whole = w->squares ? u->mine : u->state_range;
+    p.begin = p.end = p.whole.begin;
+    return p;
+}
+
+/* The piece behind `p`, which may be the start of a unit. */
+static piece following(yk_store *st, const walk *w, piece p)
+{
+    while (p.unit < st->o.n_units && p.end == p.whole.begin + p.whole.count)
+        p = begin_unit(st, w, p.unit + 1);
+    if (p.unit == st->o.n_units) return p;
+    p.begin = p.end;
+    p.end = yk_min(p.begin + w->length, p.whole.begin + p.whole.count);
+    p.lane = NULL;
+    if (w->lanes) {
+        p.lane = &st->lanes[st->next_lane];
+        st->next_lane = (st->next_lane + 1) % YK_STORE_LANES;
+    }
+    return p;
+}
+
+static bool is_last_of_unit(const piece *p)
+{
+    return p->end == p->whole.begin + p->whole.count;
+}
+
+/* Copy a piece of what a unit keeps in host memory, which holds `range`, to or from a lane. */
+static yk_status carry(const yk_store *st, const piece *p, void *part, void *home,
+                       yk_store_range range, yk_dtype dtype, bool out)
+{
+    if (!part) return YK_OK;
+    int64_t bytes = (p->end - p->begin) * yk_dtype_bytes(dtype);
+    void *there = yk_store_at(home, range, p->begin, dtype);
+    if (out) return yk_copy(st->host.to_host, there, part, bytes, YK_COPY_DEVICE_TO_HOST);
+    return yk_copy(st->host.to_device, part, there, bytes, YK_COPY_HOST_TO_DEVICE);
+}
+
+/* All that an update changes. */
+static yk_status carry_states(const yk_store *st, const piece *p, bool out)
+{
+    const yk_store_unit *u = &st->units[p->unit];
+    const yk_store_lane *l = p->lane;
+    YK_TRY(carry(st, p, l->param, u->param, u->param_range, st->o.compute, out));
+    YK_TRY(carry(st, p, l->master, u->master, u->state_range, st->o.master, out));
+    YK_TRY(carry(st, p, l->m, u->m, u->state_range, st->o.moments, out));
+    return carry(st, p, l->v, u->v, u->state_range, st->o.moments, out);
+}
+
+/* Start bringing a piece to its lane. */
+static yk_status bring(yk_store *st, const walk *w, const piece *p)
+{
+    if (p->unit == st->o.n_units || !p->lane) return YK_OK;
+    const yk_store_unit *u = &st->units[p->unit];
+    YK_TRY(yk_event_wait(p->lane->free, st->host.to_device));
+    YK_TRY(yk_event_wait(u->stored, st->host.to_device));
+    if (!w->squares) YK_TRY(carry_states(st, p, false));
+    YK_TRY(carry(st, p, p->lane->grad, u->grad, u->grad_range, st->o.grads, false));
+    return yk_event_record(p->lane->filled, st->host.to_device);
+}
+
+/* After work on `stream`: let a piece go home. */
+static yk_status send(yk_store *st, const piece *p, yk_stream *stream)
+{
+    if (!p->lane) return YK_OK;
+    YK_TRY(yk_event_record(p->lane->used, stream));
+    YK_TRY(yk_event_wait(p->lane->used, st->host.to_host));
+    YK_TRY(carry_states(st, p, true));
+    YK_TRY(yk_event_record(p->lane->free, st->host.to_host));
+    return yk_event_record(st->units[p->unit].stored, st->host.to_host);
+}
+
+/* Element `index` of a state, in the lane or at home. */
+static void *at(const piece *p, void *part, void *home, yk_store_range range, int64_t index,
+                yk_dtype dtype)
+{
+    if (part) return (char *)part + (index - p->begin) * yk_dtype_bytes(dtype);
+    return yk_store_at(home, range, index, dtype);
+}
+
+/* ---- the norm ----------------------------------------------------------------------------- */
+
+static yk_status square(yk_store *st, const piece *p, yk_stream *stream, yk_step_values *values)
+{
+    const yk_store_unit *u = &st->units[p->unit];
+    void *part = p->lane ? p->lane->grad : NULL;
+    if (p->lane) YK_TRY(yk_event_wait(p->lane->filled, stream));
+    YK_TRY(
+        yk_sum_squares(stream, &(yk_sum_squares_args){
+                                   .values = values,
+                                   .x = at(p, part, u->grad, u->grad_range, p->begin, st->o.grads),
+                                   .n = p->end - p->begin,
+                                   .dtype = st->o.grads,
+                               }));
+    return p->lane ? yk_event_record(p->lane->free, stream) : YK_OK;
+}
+
+static yk_status square_all(yk_store *st, yk_stream *stream, yk_step_values *values)
+{
+    const walk w = {
+        .squares = true, .lanes = yk_store_offloads(st, YK_OFFLOAD_GRADS), .length = st->o.piece};
+    piece next, now = following(st, &w, begin_unit(st, &w, 0));
+    YK_TRY(bring(st, &w, &now));
+    for (; now.unit < st->o.n_units; now = next) {
+        next = following(st, &w, now);
+        YK_TRY(bring(st, &w, &next));
+        YK_TRY(square(st, &now, stream, values));
+    }
+    return YK_OK;
+}
+
+yk_status yk_store_sum_squares(yk_store *st, yk_stream *stream, yk_step_values *values)
+{
+    for (int i = 0; i < st->o.n_units; i++)
+        if (st->units[i].reduced) YK_TRY(yk_store_wait(st, st->units[i].reduced, stream));
+    YK_TRY(square_all(st, stream, values));
+    if (!yk_store_is_shared(st)) return YK_OK;
+    double begin = yk_stream_now(stream);
+    YK_TRY(yk_comm_all_reduce_values(st->g.all, values, stream));
+    st->waited_s += yk_stream_now(stream) - begin;
+    return YK_OK;
+}
+
+/* ---- the update --------------------------------------------------------------------------- */
+
+/* Update elements of a piece, begin .. end-1 of the unit's layout as far as they lie in it. `tensor`
+ * is what they belong to, where rounding must know, else -1. */
+static yk_status update_range(const yk_store *st, const piece *p, int64_t begin, int64_t end,
+                              int tensor, yk_stream *stream, const yk_adamw_options *adamw,
+                              bool decay, const yk_step_values *values)
+{
+    static const yk_store_lane none = {0};
+    const yk_store_unit *u = &st->units[p->unit];
+    const yk_store_lane *l = p->lane ? p->lane : &none;
+    begin = yk_max(begin, p->begin);
+    end = yk_min(end, p->end);
+    if (begin >= end) return YK_OK;
+    void *param = at(p, l->param, u->param, u->param_range, begin, st->o.compute);
+    bool own = yk_store_has_master(st);
+    return yk_adamw(
+        stream, &(yk_adamw_args){
+                    .param = own ? param : NULL,
+                    .master = own ? at(p, l->master, u->master, u->state_range, begin, st->o.master)
+                                  : param,
+                    .m = at(p, l->m, u->m, u->state_range, begin, st->o.moments),
+                    .v = at(p, l->v, u->v, u->state_range, begin, st->o.moments),
+                    .grad = at(p, l->grad, u->grad, u->grad_range, begin, st->o.grads),
+                    .values = values,
+                    .n = end - begin,
+                    .first = tensor < 0 ? 0 : begin - st->offsets[tensor],
+                    .key = tensor < 0 ? 0 : st->keys[tensor],
+                    .beta1 = adamw->beta1,
+                    .beta2 = adamw->beta2,
+                    .eps = adamw->eps,
+                    .weight_decay = decay ? adamw->weight_decay : 0.0f,
+                    .dtype = st->o.compute,
+                    .grad_dtype = st->o.grads,
+                    .master_dtype = st->o.master,
+                    .moments_dtype = st->o.moments,
+                });
+}
+
+/* Rounding draws by tensor and index; without it only decay tells elements apart. */
+static yk_status update_piece(const yk_store *st, const piece *p, yk_stream *stream,
+                              const yk_adamw_options *adamw, const yk_step_values *values)
+{
+    const yk_store_unit *u = &st->units[p->unit];
+    if (p->lane) YK_TRY(yk_event_wait(p->lane->filled, stream));
+    if (st->o.master == YK_F32 && st->o.moments == YK_F32) {
+        YK_TRY(update_range(st, p, 0, u->decay_count, -1, stream, adamw, true, values));
+        return update_range(st, p, u->decay_count, u->count, -1, stream, adamw, false, values);
+    }
+    for (int i = 0; i < st->o.n_params; i++) {
+        const yk_param *t = &st->o.params[i];
+        if (t->unit != p->unit) continue;
+        YK_TRY(update_range(st, p, st->offsets[i], st->offsets[i] + yk_param_count(t), i, stream,
+                            adamw, t->decay, values));
+    }
+    return YK_OK;
+}
+
+yk_status yk_store_update(yk_store *st, yk_stream *stream, const yk_adamw_options *adamw,
+                          const yk_step_values *values)
+{
+    const walk w = {.lanes = st->has_lanes, .length = st->has_lanes ? st->o.piece : INT64_MAX / 4};
+    piece next, now = following(st, &w, begin_unit(st, &w, 0));
+    YK_TRY(bring(st, &w, &now));
+    for (; now.unit < st->o.n_units; now = next) {
+        next = following(st, &w, now);
+        YK_TRY(bring(st, &w, &next));
+        YK_TRY(update_piece(st, &now, stream, adamw, values));
+        YK_TRY(send(st, &now, stream));
+        if (is_last_of_unit(&now)) YK_TRY(yk_store_publish(st, now.unit, stream));
+    }
+    return YK_OK;
+}

@@ -1,0 +1,289 @@
+/* tests/optim/test_store_offload.c - a store keeps the same bits wherever its state lies.
+ *
+ * The model here is one line: it adds to each gradient a function of the parameter it read, the
+ * micro-batch and the index. Units are cut into pieces of 256 elements, so that every unit passes
+ * through the lanes in several.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "optim/store/store.h"
+#include "runtime/storage/hash.h"
+
+#define N_UNITS 5
+#define N_STEPS 3
+#define MEMORY  ((int64_t)16 << 20)
+
+/* Unit 0's first tensor is used by the last unit too. */
+static const yk_param params[] = {
+    {.name = "tokens", .shape = {61, 20}, .n_dims = 2, .unit = 0, .shared_unit = 4, .decay = true},
+    {.name = "positions",
+     .shape = {9, 20},
+     .n_dims = 2,
+     .unit = 0,
+     .shared_unit = -1,
+     .decay = true},
+    {.name = "norm1", .shape = {20, 1}, .n_dims = 1, .unit = 1, .shared_unit = -1},
+    {.name = "a1", .shape = {20, 37}, .n_dims = 2, .unit = 1, .shared_unit = -1, .decay = true},
+    {.name = "norm2", .shape = {20, 1}, .n_dims = 1, .unit = 2, .shared_unit = -1},
+    {.name = "a2", .shape = {20, 37}, .n_dims = 2, .unit = 2, .shared_unit = -1, .decay = true},
+    {.name = "norm3", .shape = {20, 1}, .n_dims = 1, .unit = 3, .shared_unit = -1},
+    {.name = "a3", .shape = {20, 37}, .n_dims = 2, .unit = 3, .shared_unit = -1, .decay = true},
+    {.name = "norm", .shape = {20, 1}, .n_dims = 1, .unit = 4, .shared_unit = -1},
+};
+#define N_PARAMS ((int)(sizeof params / sizeof params[0]))
+
+typedef struct setting {
+    yk_dtype compute, grads, master, moments;
+    int64_t n_micro;
+    int offload;
+} setting;
+
+typedef struct rig {
+    yk_device *device;
+    yk_stream *compute;
+    yk_host_side host;
+    yk_arena *persistent;
+    yk_store *store;
+    yk_step_values *values;
+} rig;
+
+static void *push(yk_arena *arena, int64_t bytes)
+{
+    void *piece;
+    assert_int_equal(yk_arena_push(arena, "test", bytes, &piece), YK_OK);
+    memset(piece, 0, (size_t)bytes);
+    return piece;
+}
+
+static void open_rig(rig *r, const setting *s)
+{
+    memset(r, 0, sizeof *r);
+    assert_int_equal(yk_device_open_cpu(2, &r->device), YK_OK);
+    assert_int_equal(yk_stream_create(r->device, YK_STREAM_COMPUTE, "compute", &r->compute), YK_OK);
+    assert_int_equal(
+        yk_stream_create(r->device, YK_STREAM_TRANSFER, "to device", &r->host.to_device), YK_OK);
+    assert_int_equal(yk_stream_create(r->device, YK_STREAM_TRANSFER, "to host", &r->host.to_host),
+                     YK_OK);
+    assert_int_equal(
+        yk_arena_create(r->device, "persistent", YK_MEMORY_DEVICE, MEMORY, 256, &r->persistent),
+        YK_OK);
+    assert_int_equal(
+        yk_arena_create(r->device, "pinned", YK_MEMORY_PINNED, MEMORY, 256, &r->host.pinned),
+        YK_OK);
+    r->values = push(r->persistent, sizeof *r->values);
+    r->values->loss_scale = 1;
+    yk_stream_set_workspace(r->compute, push(r->persistent, 1 << 16), 1 << 16);
+    yk_store_options o = {.params = params,
+                          .n_params = N_PARAMS,
+                          .n_units = N_UNITS,
+                          .compute = s->compute,
+                          .grads = s->grads,
+                          .master = s->master,
+                          .moments = s->moments,
+                          .seed = 7,
+                          .train = true,
+                          .offload = s->offload,
+                          .host = &r->host,
+                          .piece = 256};
+    assert_int_equal(yk_store_create(&o, r->persistent, r->compute, &r->store), YK_OK);
+}
+
+static void close_rig(rig *r)
+{
+    yk_store_destroy(r->store);
+    yk_stream_destroy(r->host.to_device);
+    yk_stream_destroy(r->host.to_host);
+    yk_stream_destroy(r->compute);
+    yk_arena_destroy(r->host.pinned); /* which checks its red zones */
+    yk_arena_destroy(r->persistent);
+    yk_device_close(r->device);
+}
+
+static void write_weights(rig *r)
+{
+    for (int i = 0; i < N_PARAMS; i++) {
+        int64_t n = yk_param_count(&params[i]);
+        float values[61 * 20];
+        for (int64_t k = 0; k < n; k++) values[k] = 0.02f * (float)((k * 37 + i * 11) % 101 - 50);
+        assert_int_equal(yk_store_write(r->store, YK_STORE_WEIGHT, i, 0, n, values, r->compute),
+                         YK_OK);
+    }
+}
+
+/* The gradient of one use of a tensor. */
+static void add_gradient(const yk_param_view *p, const yk_grad_view *g, int param, int64_t salt)
+{
+    for (int64_t k = 0; k < yk_param_count(&params[param]); k++) {
+        float read = p ? yk_load_f32(p->data, k, p->dtype) : 0;
+        float more = 0.5f * read + 0.01f * (float)((k * 13 + salt * 29) % 97 - 48);
+        float before = g->accumulate ? yk_load_f32(g->data, k, g->dtype) : 0;
+        yk_store_f32(g->data, k, g->dtype, before + more);
+    }
+}
+
+static void backward_unit(rig *r, int unit, int64_t salt)
+{
+    const yk_param_view *p = NULL;
+    const yk_grad_view *g;
+    if (unit > 0)
+        assert_int_equal(yk_store_acquire(r->store, unit, unit > 1 ? unit - 1 : -1, r->compute, &p),
+                         YK_OK);
+    assert_int_equal(yk_store_grad(r->store, unit, r->compute, &g), YK_OK);
+    for (int i = 0; i < N_PARAMS; i++)
+        if (params[i].unit == unit || params[i].shared_unit == unit)
+            add_gradient(p ? &p[i] : NULL, &g[i], i, salt + i + 3 * unit);
+    assert_int_equal(yk_store_grad_ready(r->store, unit, r->compute), YK_OK);
+    if (unit > 0) assert_int_equal(yk_store_release(r->store, unit, r->compute), YK_OK);
+}
+
+static double forward(rig *r)
+{
+    double sum = 0;
+    for (int unit = 0; unit < N_UNITS; unit++) {
+        const yk_param_view *p;
+        int next = unit + 1 < N_UNITS ? unit + 1 : -1;
+        assert_int_equal(yk_store_acquire(r->store, unit, next, r->compute, &p), YK_OK);
+        for (int i = 0; i < N_PARAMS; i++)
+            for (int64_t k = 0; k < yk_param_count(&params[i]); k++)
+                if (params[i].unit == unit || params[i].shared_unit == unit)
+                    sum += (double)yk_load_f32(p[i].data, k, p[i].dtype) * (double)(unit + 1);
+        assert_int_equal(yk_store_release(r->store, unit, r->compute), YK_OK);
+    }
+    return sum;
+}
+
+static void step(rig *r, const setting *s, int64_t number, bool spoil)
+{
+    static const yk_adamw_options adamw = {0.9f, 0.95f, 1e-8f, 0.1f};
+    assert_int_equal(yk_step_begin(r->compute, &(yk_step_begin_args){r->values, 1e-2f}), YK_OK);
+    yk_store_begin(r->store, s->n_micro);
+    for (int64_t m = 0; m < s->n_micro; m++) {
+        r->values->loss_sum += forward(r);
+        for (int unit = N_UNITS - 1; unit >= 0; unit--) backward_unit(r, unit, 100 * number + m);
+    }
+    if (spoil) r->values->non_finite = 1;
+    assert_int_equal(yk_store_sum_squares(r->store, r->compute, r->values), YK_OK);
+    assert_int_equal(yk_step_finish(r->compute, &(yk_step_finish_args){.values = r->values,
+                                                                       .expected_tokens = 1,
+                                                                       .clip = 1,
+                                                                       .beta1 = 0.9f,
+                                                                       .beta2 = 0.95f}),
+                     YK_OK);
+    assert_int_equal(yk_store_update(r->store, r->compute, &adamw, r->values), YK_OK);
+}
+
+static uint64_t hash_states(rig *r)
+{
+    uint64_t hash = 0;
+    float values[61 * 20];
+    for (int i = 0; i < N_PARAMS; i++)
+        for (int state = YK_STORE_WEIGHT; state <= YK_STORE_GRAD; state++) {
+            int64_t n = yk_param_count(&params[i]);
+            assert_int_equal(
+                yk_store_read(r->store, (yk_store_state)state, i, 0, n, values, r->compute), YK_OK);
+            hash = yk_hash64(values, n * 4, hash);
+        }
+    return hash;
+}
+
+typedef struct outcome {
+    uint64_t states, replicas;
+    double sums[N_STEPS], squares[N_STEPS];
+    int64_t pinned_bytes;
+} outcome;
+
+/* Three steps, the second of which is skipped. */
+static outcome run(const setting *s)
+{
+    rig r;
+    outcome o;
+    yk_store_replica replicas[N_UNITS];
+    memset(&o, 0, sizeof o);
+    open_rig(&r, s);
+    write_weights(&r);
+    for (int i = 0; i < N_STEPS; i++) {
+        step(&r, s, i, i == 1);
+        o.sums[i] = r.values->loss_sum;
+        o.squares[i] = r.values->sum_squares;
+    }
+    assert_int_equal(r.values->adam_steps, N_STEPS - 1);
+    o.states = hash_states(&r);
+    assert_int_equal(yk_store_hash(r.store, r.compute, replicas), YK_OK);
+    o.replicas = yk_hash64(replicas, sizeof replicas, 0);
+    o.pinned_bytes = yk_arena_high(r.host.pinned);
+    close_rig(&r);
+    return o;
+}
+
+static void every_place_gives_the_same_bits(void **state)
+{
+    (void)state;
+    static const setting settings[] = {
+        {.compute = YK_F32, .grads = YK_F32},
+        {.compute = YK_BF16, .grads = YK_BF16},
+        {.compute = YK_F16, .grads = YK_F32, .moments = YK_BF16},
+        {.compute = YK_BF16, .grads = YK_BF16, .master = YK_BF16, .moments = YK_BF16},
+        {.compute = YK_F16, .grads = YK_F16, .master = YK_BF16},
+    };
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        for (int64_t n_micro = 1; n_micro <= 3; n_micro++) {
+            setting s = settings[i];
+            s.n_micro = n_micro;
+            outcome home = run(&s);
+            assert_int_equal(home.pinned_bytes, 0);
+            assert_true(home.sums[0] != home.sums[2]); /* something was updated */
+            assert_true(home.sums[1] != home.sums[0] && home.sums[1] == home.sums[2]);
+            for (s.offload = 1; s.offload < 16; s.offload++) {
+                outcome away = run(&s);
+                if (away.states != home.states || away.replicas != home.replicas ||
+                    memcmp(away.sums, home.sums, sizeof home.sums) != 0 ||
+                    memcmp(away.squares, home.squares, sizeof home.squares) != 0)
+                    fail_msg("setting %d, %d micro-batches, offload %d: other bits", (int)i,
+                             (int)n_micro, s.offload);
+                assert_true(away.pinned_bytes > 0 || s.offload == YK_OFFLOAD_MASTER);
+            }
+        }
+}
+
+/* Without chance, updates below half a unit of bf16 would all be lost. */
+static void weights_in_bf16_move_by_less_than_a_unit(void **state)
+{
+    (void)state;
+    setting s = {.compute = YK_BF16, .grads = YK_BF16, .master = YK_BF16, .n_micro = 1};
+    static const yk_adamw_options adamw = {0.9f, 0.95f, 1e-8f, 0};
+    rig r;
+    float values[61 * 20], after[61 * 20];
+    double moved = 0;
+    open_rig(&r, &s);
+    for (int k = 0; k < 61 * 20; k++) values[k] = 1;
+    assert_int_equal(yk_store_write(r.store, YK_STORE_WEIGHT, 0, 0, 61 * 20, values, r.compute),
+                     YK_OK);
+    step(&r, &s, 0, true); /* gradients, and no update */
+    *r.values = (yk_step_values){
+        .grad_scale = 1, .correction1 = 0.1f, .correction2 = 0.05f, .lr = 1e-3f, .adam_steps = 1};
+    for (int k = 0; k < 61 * 20; k++) values[k] = 1;
+    assert_int_equal(yk_store_write(r.store, YK_STORE_GRAD, 0, 0, 61 * 20, values, r.compute),
+                     YK_OK);
+    assert_int_equal(yk_store_update(r.store, r.compute, &adamw, r.values), YK_OK);
+    assert_int_equal(yk_store_read(r.store, YK_STORE_WEIGHT, 0, 0, 61 * 20, after, r.compute),
+                     YK_OK);
+    for (int k = 0; k < 61 * 20; k++) moved += 1 - (double)after[k];
+    /* The first step is lr long: a quarter of the unit below 1. */
+    assert_true(moved / (61 * 20) > 0.8e-3 && moved / (61 * 20) < 1.2e-3);
+    close_rig(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_place_gives_the_same_bits),
+        cmocka_unit_test(weights_in_bf16_move_by_less_than_a_unit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
