@@ -139,7 +139,11 @@ else()
         endif()
     endforeach()
     if(YK_HAVE_NCCL)
-        set(YK_NCCL_LIBRARIES NCCL::NCCL)
+        # Its headers alone: the library is loaded when it is wanted.
+        add_library(yk_dep_nccl INTERFACE IMPORTED GLOBAL)
+        set_target_properties(yk_dep_nccl PROPERTIES
+            INTERFACE_INCLUDE_DIRECTORIES ${NCCL_INCLUDE_DIR})
+        set(YK_NCCL_LIBRARIES yk_dep_nccl CUDART::CUDART)
     endif()
     if(YK_HAVE_CUDNN)
         # Its headers alone: the library is loaded when it is wanted.

@@ -30,7 +30,8 @@ typedef struct yk_comm_backend {
     yk_status (*all_reduce_values)(yk_comm *comm, yk_step_values *values, yk_stream *stream);
     yk_status (*broadcast)(yk_comm *comm, void *buffer, int64_t bytes, int root, yk_stream *stream);
     yk_status (*barrier)(yk_comm *comm, yk_stream *stream);
-    int64_t (*flushed)(const yk_comm *comm); /* NULL: it is in n_flushed */
+    /* Flushed, and count what streams have passed; NULL: n_flushed and the others are up to date. */
+    int64_t (*flushed)(const yk_comm *comm);
 } yk_comm_backend;
 
 struct yk_comm {
@@ -72,6 +73,7 @@ static inline int yk_comm_node(const yk_comm *comm)
 
 extern const yk_comm_backend yk_comm_self;
 extern const yk_comm_backend yk_comm_mpi;
+extern const yk_comm_backend yk_comm_nccl;
 extern const yk_comm_backend yk_comm_hostmem;
 extern const yk_comm_backend yk_comm_dry;
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "comm/backend.h"
+#include "comm/nccl_layout.h"
 #include "runtime/base/arith.h"
 
 /* Staging memory aims at so much, so that the parts of a sum stay in a processor's cache, but a
@@ -92,10 +93,20 @@ static yk_status push_for_hostmem(yk_comm *c)
     return YK_OK;
 }
 
+static yk_status push_for_nccl(yk_comm *c)
+{
+    void *staging = NULL;
+    YK_TRY(yk_arena_push(c->o.staging, "wire buffers", yk_comm_nccl_lay_out(c).bytes, &staging));
+    c->chunk = yk_comm_nccl_chunk(c);
+    c->staging = staging;
+    return YK_OK;
+}
+
 /* A ring reduces in place. */
 static yk_status push_staging(yk_comm *c)
 {
     if (c->stands_for == &yk_comm_hostmem) return push_for_hostmem(c);
+    if (c->stands_for == &yk_comm_nccl) return push_for_nccl(c);
     if (c->size == 1 || c->o.max_count == 0 || c->o.reduce == YK_REDUCE_RING) return YK_OK;
     int64_t element = yk_dtype_bytes(c->o.wire), slots = yk_comm_n_slots(c);
     int64_t fitting = yk_max(STAGING_BYTES / (slots * element), CHUNK_MIN_ELEMENTS);
@@ -119,7 +130,7 @@ static const yk_comm_backend *backend_of(const yk_comm *c)
     bool cpu = yk_device_get_spec(c->o.device)->kind == YK_DEVICE_CPU;
     if (c->size == 1) return &yk_comm_self;
     if (c->o.backend == YK_COMM_HOSTMEM && fits_hostmem(c)) return &yk_comm_hostmem;
-    return cpu ? &yk_comm_mpi : NULL;
+    return cpu ? &yk_comm_mpi : &yk_comm_nccl;
 }
 
 /* Whether the backend that was asked for serves the device. */
@@ -142,10 +153,6 @@ static yk_status choose_backend(yk_comm *c)
     YK_TRY(check_backend(c));
     bool dry = yk_device_get_kind(c->o.device) == YK_DEVICE_DRY;
     c->stands_for = backend_of(c);
-    if (!dry && !c->stands_for)
-        return yk_fail(YK_EUNSUPPORTED, "comm.backend",
-                       "%d ranks were started, and several ranks are not offered on %s; start one",
-                       c->size, yk_device_get_spec(c->o.device)->name);
     c->backend = dry && c->size > 1 ? &yk_comm_dry : c->stands_for;
     return YK_OK;
 }
@@ -181,7 +188,7 @@ void yk_comm_destroy(yk_comm *c)
 
 const char *yk_comm_backend_name(const yk_comm *c)
 {
-    return c->stands_for ? c->stands_for->name : "nccl";
+    return c->stands_for->name;
 }
 
 int64_t yk_comm_shared_bytes(const yk_comm *c)
@@ -212,10 +219,11 @@ yk_dtype yk_comm_wire_for(const yk_comm *c, yk_dtype dtype)
 
 yk_comm_counts yk_comm_get_counts(const yk_comm *c)
 {
+    int64_t flushed = c->backend->flushed ? c->backend->flushed(c) : atomic_load(&c->n_flushed);
     return (yk_comm_counts){
         .bytes_sent = atomic_load(&c->bytes_sent),
         .n_collectives = atomic_load(&c->n_collectives),
-        .n_flushed = c->backend->flushed ? c->backend->flushed(c) : atomic_load(&c->n_flushed),
+        .n_flushed = flushed,
         .busy_s = 1e-9 * (double)atomic_load(&c->busy_ns),
     };
 }

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda/native.h"
 
 #define PLACES 256
 
@@ -34,12 +35,22 @@ typedef struct stream_state {
  * ------------------------------------------------------------------------------
  */
 
+/* What a transfer stream launches goes before what computes: it has little to do, others wait for it,
+ * and a collective that got no multiprocessor would hold up every rank. */
+static cudaError_t create_stream(const yk_stream *s, cudaStream_t *stream_out)
+{
+    int least = 0, greatest = 0;
+    (void)cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    return cudaStreamCreateWithPriority(stream_out, cudaStreamNonBlocking,
+                                        s->kind == YK_STREAM_TRANSFER ? greatest : least);
+}
+
 yk_status yk_cuda_stream_create(yk_stream *s)
 {
     YK_TRY(yk_cuda_enter(s->device));
     stream_state *state = calloc(1, sizeof *state);
     if (!state) return yk_fail(YK_ENOMEM, s->name, "no memory for a stream");
-    cudaError_t error = cudaStreamCreateWithFlags(&state->head.stream, cudaStreamNonBlocking);
+    cudaError_t error = create_stream(s, &state->head.stream);
     if (error != cudaSuccess) {
         free(state);
         return yk_cuda_check(error, s->name);
@@ -63,6 +74,13 @@ yk_status yk_cuda_stream_synchronize(yk_stream *s)
     YK_TRY(yk_cuda_enter(s->device));
     YK_TRY(yk_cuda_check(cudaStreamSynchronize(yk_cuda_stream_of(s)), s->name));
     return yk_cuda_enter(s->device);
+}
+
+yk_status yk_cuda_native(yk_stream *stream, cudaStream_t *handle_out)
+{
+    YK_TRY(yk_cuda_enter(stream->device));
+    *handle_out = yk_cuda_stream_of(stream);
+    return YK_OK;
 }
 
 double yk_cuda_stream_now(const yk_stream *s)
