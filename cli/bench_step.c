@@ -137,7 +137,9 @@ static yk_status create_engine(bench_step *b)
     YK_TRY(yk_engine_create(&o, &b->engine));
     YK_TRY(yk_engine_init_weights(b->engine, b->config.train.seed));
     fill_batch(b);
-    return yk_feed_init(&b->feed, b->engine, NULL);
+    YK_TRY(yk_feed_init(&b->feed, b->engine, NULL));
+    yk_feed_expect(&b->feed, INT64_MAX);
+    return YK_OK;
 }
 
 /* ---- timing ------------------------------------------------------------------------------- */

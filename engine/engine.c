@@ -217,6 +217,8 @@ static yk_status build(yk_engine *e, const yk_engine_options *o)
 {
     YK_TRY(yk_model_create(o->shape, &e->model));
     YK_TRY(yk_stream_create(e->device, YK_STREAM_COMPUTE, "compute", &e->compute));
+    if (o->train && yk_device_get_spec(e->device)->kind == YK_DEVICE_CUDA)
+        YK_TRY(yk_stream_create(e->device, YK_STREAM_TRANSFER, "data", &e->data));
     YK_TRY(create_arenas(e, o));
     YK_TRY(create_host_side(e));
     YK_TRY(lend_workspace(e, o));
@@ -265,6 +267,7 @@ void yk_engine_destroy(yk_engine *e)
     for (int i = 0; i < 2; i++) yk_event_destroy(e->result_ready[i]);
     yk_stream_destroy(e->host.to_device);
     yk_stream_destroy(e->host.to_host);
+    yk_stream_destroy(e->data);
     yk_stream_destroy(e->compute);
     yk_arena_destroy(e->pinned);
     yk_arena_destroy(e->workspace);

@@ -67,7 +67,8 @@ typedef struct yk_engine {
     int64_t n_micro;              /* micro-batches a step */
     int n_fields; /* tokens, targets, positions and, with data.doc_mask, doc_start */
     int32_t *slots[YK_BATCH_SLOTS]; /* (n_fields,B,T) device memory */
-    int next_slot;
+    int last_slot;                  /* that was handed out last, or will be first */
+    yk_stream *data; /* batches are copied on it, ahead; NULL: where that brings nothing */
     int32_t *
         staging[YK_N_SPLITS]; /* (YK_LOADER_BUFFERS,n_fields,B,T) pinned, for each split's loader */
 

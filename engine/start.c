@@ -78,7 +78,9 @@ static yk_status create_loader(yk_trainer *t)
     };
     YK_CHECK(yk_loader_bytes(&o) <= YK_LOADER_BUFFERS * yk_engine_batch_bytes(t->engine));
     YK_TRY(yk_loader_create(&o, t->engine->staging[YK_SPLIT_TRAIN], &t->loader));
-    return yk_feed_init(&t->feed, t->engine, t->loader);
+    YK_TRY(yk_feed_init(&t->feed, t->engine, t->loader));
+    yk_feed_expect(&t->feed, t->config->train.steps * t->plan.n_micro);
+    return YK_OK;
 }
 
 static yk_status create_engine(yk_trainer *t)

@@ -357,7 +357,7 @@ static void fini(yk_trainer *t)
     (void)yk_trace_close(t->trace); /* a failure was reported */
     yk_recorder_destroy(t->recorder);
     yk_metrics_close(t->metrics);
-    if (t->feed.copied) yk_feed_fini(&t->feed);
+    if (t->feed.engine) yk_feed_fini(&t->feed);
     yk_loader_destroy(t->loader);
     yk_engine_destroy(t->engine);
     yk_plan_fini(&t->plan);

@@ -59,6 +59,7 @@ static dry_run run_dry(const char *graphs, const char *model, const char *zero, 
                            .topology = ranks > 1 ? &topology : NULL};
     assert_int_equal(yk_engine_create(&o, &engine), YK_OK);
     assert_int_equal(yk_feed_init(&feed, engine, NULL), YK_OK);
+    yk_feed_expect(&feed, INT64_MAX);
     yk_device_counts before = yk_device_get_counts(device);
     for (int step = 0; step < STEPS; step++) {
         if (step == STEPS - 2) run.made_in_middle = yk_graphs_count(engine->graphs);
