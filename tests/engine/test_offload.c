@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -21,13 +22,21 @@ typedef struct outcome {
     yk_arena_sizes sizes;
 } outcome;
 
-/* Train, evaluate, and hold the arenas against the plan. */
+static bool on_cuda(void)
+{
+    const char *name = getenv("YK_TEST_DEVICE");
+    return name && strcmp(name, "cuda") == 0;
+}
+
+/* On the device that YK_TEST_DEVICE names: train, evaluate, and hold the arenas against the plan. */
 static outcome run(const char *const *sets, int64_t red_zone)
 {
     yk_rig rig;
     outcome o;
+    const char *all[16] = {on_cuda() ? "device=cuda" : "device=cpu"};
+    for (int i = 0; sets[i]; i++) all[i + 1] = sets[i];
     memset(&o, 0, sizeof o);
-    yk_rig_open(&rig, red_zone, sets);
+    yk_rig_open(&rig, red_zone, all);
     yk_rig_train(&rig, 0, N_STEPS, o.losses);
     assert_int_equal(yk_evaluate(rig.engine, &rig.feed, 1, NULL, &o.evaluated, NULL), YK_OK);
     o.hash = yk_rig_hash(&rig);
@@ -135,6 +144,7 @@ static void inputs_are_right_at_any_depth(void **state)
 
 int main(void)
 {
+    if (on_cuda() && yk_device_count_cuda() == 0) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(offload_changes_no_bit_and_takes_what_was_planned),
         cmocka_unit_test(master_weights_may_be_away_too),
