@@ -10,24 +10,20 @@
 #include "engine/plan.h"
 #include "engine/trainer.h"
 
-static yk_status plan(const yk_config *config, const char *device, int64_t ranks, int64_t node_size,
-                      bool json)
+/* What is asked for. */
+typedef struct request {
+    const char *device; /* "" : this machine's */
+    int64_t ranks, node_size;
+    bool fit, json;
+} request;
+
+static yk_status print(const yk_config *config, const request *r, const yk_model_shape *shape,
+                       const yk_device_spec *spec, const yk_topology *topology)
 {
-    yk_model_shape shape;
-    yk_device_spec spec;
     yk_plan plan;
-    YK_TRY(yk_cli_find_shape(config, &shape));
-    if (device[0])
-        YK_TRY(yk_device_find_chosen(config, device, &spec));
-    else
-        YK_TRY(yk_device_describe_chosen(config, &spec));
-    if (ranks % node_size != 0)
-        return yk_fail(YK_EINVAL, "--node-size",
-                       "%" PRId64 " ranks do not fill nodes of %" PRId64 " evenly", ranks,
-                       node_size);
-    yk_topology topology = yk_ranks_topology(&spec, (int)ranks, (int)node_size);
-    YK_TRY(yk_plan_make(config, &shape, &spec, ranks > 1 ? &topology : NULL, 0, &plan));
-    if (json)
+    if (r->fit) return yk_plan_print_fits(config, shape, spec, topology, stdout);
+    YK_TRY(yk_plan_make(config, shape, spec, topology, 0, &plan));
+    if (r->json)
         yk_plan_print_json(&plan, stdout);
     else
         yk_plan_print(&plan, stdout);
@@ -35,12 +31,30 @@ static yk_status plan(const yk_config *config, const char *device, int64_t ranks
     return YK_OK;
 }
 
+static yk_status plan(const yk_config *config, const request *r)
+{
+    yk_model_shape shape;
+    yk_device_spec spec;
+    int64_t node_size = r->node_size > 0 ? r->node_size : r->ranks;
+    YK_TRY(yk_cli_find_shape(config, &shape));
+    if (r->device[0])
+        YK_TRY(yk_device_find_chosen(config, r->device, &spec));
+    else
+        YK_TRY(yk_device_describe_chosen(config, &spec));
+    if (r->ranks % node_size != 0)
+        return yk_fail(YK_EINVAL, "--node-size",
+                       "%" PRId64 " ranks do not fill nodes of %" PRId64 " evenly", r->ranks,
+                       node_size);
+    yk_topology topology = yk_ranks_topology(&spec, (int)r->ranks, (int)node_size);
+    return print(config, r, &shape, &spec, r->ranks > 1 ? &topology : NULL);
+}
+
 yk_status yk_cli_plan(int argc, char **argv)
 {
     yk_cli_list sets = {.n_items = 0};
-    const char *device = "", *path;
-    bool json = false, done;
-    int64_t ranks = 1, node_size = 0;
+    request r = {.device = "", .ranks = 1};
+    const char *path;
+    bool done;
     int n;
     const yk_cli_option options[] = {
         {.name = "set",
@@ -50,25 +64,29 @@ yk_status yk_cli_plan(int argc, char **argv)
          .text = "set a key over the file's; may be repeated"},
         {.name = "device",
          .type = YK_CLI_TEXT,
-         .out = &device,
+         .out = &r.device,
          .value = "NAME",
          .text = "plan for a known device (4090d, h200, cpu, ...) instead of this machine's"},
         {.name = "ranks",
          .letter = 'n',
          .type = YK_CLI_INT,
-         .out = &ranks,
+         .out = &r.ranks,
          .value = "N",
          .text = "ranks that train together (default 1)",
          .min = 1,
          .max = 1 << 20},
         {.name = "node-size",
          .type = YK_CLI_INT,
-         .out = &node_size,
+         .out = &r.node_size,
          .value = "N",
          .text = "ranks of a node (default: all)",
          .min = 1,
          .max = 1 << 20},
-        {.name = "json", .type = YK_CLI_SWITCH, .out = &json, .text = "print one JSON object"},
+        {.name = "fit",
+         .type = YK_CLI_SWITCH,
+         .out = &r.fit,
+         .text = "list what fits, the fastest first, whatever the file chooses"},
+        {.name = "json", .type = YK_CLI_SWITCH, .out = &r.json, .text = "print one JSON object"},
     };
     const yk_cli_command command = {
         .name = "plan",
@@ -85,7 +103,7 @@ yk_status yk_cli_plan(int argc, char **argv)
     if (done) return YK_OK;
     yk_config config;
     YK_TRY(yk_cli_read_config(path, &sets, &config));
-    yk_status status = plan(&config, device, ranks, node_size > 0 ? node_size : ranks, json);
+    yk_status status = plan(&config, &r);
     yk_config_fini(&config);
     return status;
 }

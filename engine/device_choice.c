@@ -42,9 +42,13 @@ yk_status yk_device_open_chosen(const yk_config *config, int gpu, yk_device **de
 #define PRODUCTS_SHARE 0.85
 #define MEMORY_SHARE   0.85
 
+/* CUDA's context and the libraries' kernels. */
+#define CONTEXT_BYTES ((int64_t)768 << 20)
+
 /* Take over the rates of a device that is known. */
 static void take_rates(yk_device_spec *spec, const yk_device_spec *known)
 {
+    spec->context_bytes = known->context_bytes;
     spec->n_multiprocessors = known->n_multiprocessors;
     spec->tf32_flops = known->tf32_flops;
     spec->attention_backward = known->attention_backward;
@@ -77,6 +81,7 @@ yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out)
     } else if (spec.kind == YK_DEVICE_CUDA) {
         for (int t = 0; t < YK_N_FLOAT_DTYPES; t++) spec.matmul_flops[t] *= PRODUCTS_SHARE;
         spec.memory_rate *= MEMORY_SHARE;
+        spec.context_bytes = CONTEXT_BYTES;
     }
     *spec_out = spec;
     return YK_OK;

@@ -1,12 +1,12 @@
 /* engine/plan.c - the plan: one step of the real engine on a device that counts. */
 #include "engine/plan.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/evaluate.h"
 #include "engine/generate.h"
+#include "engine/plan_parts.h"
 #include "engine/step.h"
 #include "runtime/base/arith.h"
 
@@ -47,146 +47,220 @@ static void take_sizes(yk_plan *plan, const yk_engine *e, int64_t red_zone)
         add_item(plan, "pinned", (yk_arena_item){"shared with ranks", plan->sizes.shared});
 }
 
-/* A step, and what happens between steps, on a dry engine. */
+/* ---- a step ------------------------------------------------------------------------------- */
+
+/* Micro-batches that are run of a step that has more. */
+#define MICRO_RUN 4
+
+/* What a step takes. */
+typedef struct tally {
+    double step_s, exposed_s, flops, bytes, bytes_sent;
+} tally;
+
+static tally read_clocks(const yk_engine *e)
+{
+    yk_device_counts counts = yk_device_get_counts(e->device);
+    return (tally){
+        .step_s = yk_stream_now(e->compute),
+        .exposed_s = yk_store_waited_s(e->store),
+        .flops = counts.flops,
+        .bytes = counts.bytes,
+        .bytes_sent = (double)yk_ranks_counts(&e->ranks).bytes_sent,
+    };
+}
+
+/* a + times * (b - a) */
+static tally towards(const tally *a, const tally *b, double times)
+{
+    return (tally){
+        .step_s = a->step_s + times * (b->step_s - a->step_s),
+        .exposed_s = a->exposed_s + times * (b->exposed_s - a->exposed_s),
+        .flops = a->flops + times * (b->flops - a->flops),
+        .bytes = a->bytes + times * (b->bytes - a->bytes),
+        .bytes_sent = a->bytes_sent + times * (b->bytes_sent - a->bytes_sent),
+    };
+}
+
+static yk_status run_step(yk_engine *e, yk_feed *feed, int64_t n_micro, tally *tally_out)
+{
+    tally before = read_clocks(e);
+    e->n_micro = n_micro;
+    YK_TRY(yk_step_run(e, feed, 0, 0.0f));
+    tally after = read_clocks(e), none = {0}, minus = towards(&none, &before, -1);
+    *tally_out = (tally){
+        .step_s = after.step_s + minus.step_s,
+        .exposed_s = after.exposed_s + minus.exposed_s,
+        .flops = after.flops + minus.flops,
+        .bytes = after.bytes + minus.bytes,
+        .bytes_sent = after.bytes_sent + minus.bytes_sent,
+    };
+    return YK_OK;
+}
+
+/* A step after another one; micro-batches after the first few each add the same. */
+static yk_status run_steps(yk_engine *e, yk_feed *feed, tally *tally_out)
+{
+    int64_t n = e->n_micro, run = yk_min(n, MICRO_RUN);
+    tally fewer, more;
+    YK_TRY(run_step(e, feed, run, &more));
+    if (n > run) YK_TRY(run_step(e, feed, run - 1, &fewer));
+    YK_TRY(run_step(e, feed, run, &more));
+    *tally_out = n > run ? towards(&fewer, &more, (double)(n - run + 1)) : more;
+    e->n_micro = n;
+    return YK_OK;
+}
+
+/* Steps, and what happens between steps, on a dry engine. */
 static yk_status rehearse(yk_plan *plan, yk_engine *e)
 {
     yk_feed feed;
-    YK_TRY(yk_feed_init(&feed, e, NULL));
-    yk_device_counts before = yk_device_get_counts(e->device);
-    double begin = yk_stream_now(e->compute);
-    yk_status status = yk_step_run(e, &feed, 0, 0.0f);
-    yk_device_counts after = yk_device_get_counts(e->device);
-    plan->step_s = yk_stream_now(e->compute) - begin;
-    plan->flops = after.flops - before.flops;
-    plan->bytes = after.bytes - before.bytes;
-    plan->bytes_sent = yk_ranks_counts(&e->ranks).bytes_sent;
-
+    tally t = {0};
     double loss;
+    YK_TRY(yk_feed_init(&feed, e, NULL));
+    yk_status status = run_steps(e, &feed, &t);
     if (status == YK_OK) status = yk_evaluate(e, &feed, 1, NULL, &loss, NULL);
     if (status == YK_OK && e->config->sample.every > 0) status = yk_generate_rehearse(e);
     yk_feed_fini(&feed);
+    plan->step_s = t.step_s;
+    plan->exposed_s = t.exposed_s;
+    plan->flops = t.flops;
+    plan->bytes = t.bytes;
+    plan->bytes_sent = (int64_t)(t.bytes_sent + 0.5);
     return status;
 }
 
-/* Plan with this micro-batch, whatever it takes. */
-static yk_status plan_with(const yk_config *config, const yk_model_shape *shape,
-                           const yk_device_spec *spec, const yk_topology *topology,
-                           int64_t micro_batch, int64_t red_zone, yk_plan *plan_out)
+int64_t yk_plan_limit(const yk_config *config, const yk_device_spec *spec)
+{
+    int64_t limit = config->memory.device_limit;
+    return limit > 0 ? yk_min(limit, spec->memory_bytes) : spec->memory_bytes;
+}
+
+yk_status yk_plan_open_dry(const yk_plan_target *target, const yk_config *config,
+                           yk_device **device_out, yk_engine **engine_out)
 {
     yk_device *dry = NULL;
-    yk_engine *e = NULL;
-    yk_plan plan = {.spec = *spec, .micro_batch = micro_batch, .ranks = 1, .node_size = 1};
-    if (topology) {
-        plan.ranks = topology->ranks;
-        plan.node_size = topology->node_size;
+    YK_TRY(yk_device_open_dry(target->spec, &dry));
+    yk_device_set_tf32(dry, config->precision.tf32);
+    yk_status status =
+        yk_engine_create(&(yk_engine_options){.device = dry,
+                                              .config = config,
+                                              .shape = target->shape,
+                                              .train = true,
+                                              .micro_batch = config->train.micro_batch,
+                                              .topology = target->topology,
+                                              .red_zone = target->red_zone},
+                         engine_out);
+    if (status != YK_OK) {
+        yk_device_close(dry);
+        return status;
+    }
+    *device_out = dry;
+    return YK_OK;
+}
+
+yk_status yk_plan_try(const yk_plan_target *target, const yk_config *config, yk_plan *plan_out)
+{
+    yk_device *dry;
+    yk_engine *e;
+    yk_plan plan = {
+        .spec = *target->spec,
+        .config = *config,
+        .ranks = 1,
+        .node_size = 1,
+        .micro_batch = config->train.micro_batch,
+        .limit = yk_plan_limit(config, target->spec),
+        .library_bytes = target->spec->context_bytes,
+        .tokens = config->train.batch * config->train.seq_len,
+    };
+    if (target->topology) {
+        plan.ranks = target->topology->ranks;
+        plan.node_size = target->topology->node_size;
     }
     plan.items = calloc(MAX_ITEMS, sizeof *plan.items);
     if (!plan.items) return yk_fail(YK_ENOMEM, "plan", "no memory");
-    yk_status status = yk_device_open_dry(spec, &dry);
-    if (status != YK_OK) goto fail;
-    yk_device_set_tf32(dry, config->precision.tf32);
-    status = yk_engine_create(&(yk_engine_options){.device = dry,
-                                                   .config = config,
-                                                   .shape = shape,
-                                                   .train = true,
-                                                   .micro_batch = micro_batch,
-                                                   .topology = topology,
-                                                   .red_zone = red_zone},
-                              &e);
-    if (status != YK_OK) goto fail;
-    status = rehearse(&plan, e);
-    if (status != YK_OK) goto fail;
-    take_sizes(&plan, e, red_zone);
+    yk_status status = yk_plan_open_dry(target, config, &dry, &e);
+    if (status != YK_OK) {
+        yk_plan_fini(&plan);
+        return status;
+    }
     plan.n_micro = e->n_micro;
-    plan.tokens = config->train.batch * config->train.seq_len;
+    status = rehearse(&plan, e);
+    if (status == YK_OK) take_sizes(&plan, e, target->red_zone);
     yk_engine_destroy(e);
     yk_device_close(dry);
-    *plan_out = plan;
-    return YK_OK;
-fail:
-    yk_engine_destroy(e);
-    yk_device_close(dry);
+    if (status == YK_OK)
+        *plan_out = plan;
+    else
+        yk_plan_fini(&plan);
+    return status;
+}
+
+/* ---- choosing ----------------------------------------------------------------------------- */
+
+/* The share of the limit below which it is said why no more is used. */
+#define GOOD_USE 0.92
+
+static void say_why(yk_plan *plan, const yk_config *given)
+{
+    char choices[160];
+    double use = (double)yk_plan_device_bytes(plan) / (double)plan->limit;
+    bool micro = given->train.micro_batch == YK_AUTO, zero = given->parallel.zero == YK_AUTO;
+    yk_plan_write_choices(&plan->config, given, choices, sizeof choices);
+    snprintf(plan->why, sizeof plan->why,
+             "%s: the fastest by the clock that fits, %.4g ms a step, %.1f %% of the memory%s%s%s",
+             choices, 1e3 * plan->step_s, 100 * use,
+             use < GOOD_USE ? "; nothing that takes more is faster" : "",
+             micro || zero ? "; bits follow " : "",
+             micro && zero ? "train.micro_batch and parallel.zero"
+             : micro       ? "train.micro_batch"
+             : zero        ? "parallel.zero"
+                           : "");
+}
+
+/* The choices that take the least memory, for a refusal. */
+static yk_status refuse_all(const yk_plan_target *target, const yk_config *config)
+{
+    yk_config c = *config;
+    yk_plan plan;
+    if (c.train.micro_batch == YK_AUTO) c.train.micro_batch = 1;
+    if (c.parallel.zero == YK_AUTO) c.parallel.zero = 3;
+    if (c.memory.recompute == YK_RECOMPUTE_AUTO)
+        yk_plan_set_strength(&c, target->shape, yk_plan_strengths(target->shape));
+    YK_TRY(yk_plan_try(target, &c, &plan));
+    yk_status status = yk_plan_refuse(target, &c, &plan);
     yk_plan_fini(&plan);
     return status;
 }
 
-static bool fits(const yk_plan *plan)
+static yk_status choose(const yk_plan_target *target, const yk_config *config, yk_plan *plan_out)
 {
-    return yk_plan_device_bytes(plan) <= plan->limit;
-}
-
-/* The first of `config`'s ways to save memory that would fit, for the message of a refusal. */
-static void say_what_would_fit(const yk_config *config, const yk_model_shape *shape,
-                               const yk_topology *topology, const yk_plan *plan, char *text,
-                               size_t room)
-{
-    yk_config smaller = *config;
-    for (int policy = config->memory.recompute; policy <= YK_RECOMPUTE_BLOCK; policy++) {
-        smaller.memory.recompute = (yk_recompute)policy;
-        for (int64_t b = plan->micro_batch; b >= 1; b--) {
-            yk_plan other;
-            if (config->train.batch % (b * plan->ranks) != 0) continue;
-            if (plan_with(&smaller, shape, &plan->spec, topology, b, 0, &other) != YK_OK) return;
-            bool ok = yk_plan_device_bytes(&other) <= plan->limit;
-            yk_plan_fini(&other);
-            if (!ok) continue;
-            static const char *const names[] = {"none", "cheap", "ffn", "qkv", "block"};
-            snprintf(text, room,
-                     "train.micro_batch: %" PRId64 " with memory.recompute: %s would fit", b,
-                     names[policy]);
-            return;
-        }
-    }
-    snprintf(text, room, "no micro-batch fits; take a smaller model or a shorter train.seq_len");
-}
-
-static yk_status refuse(const yk_config *config, const yk_model_shape *shape,
-                        const yk_topology *topology, const yk_plan *plan)
-{
-    char advice[160] = "";
-    int64_t bytes = yk_plan_device_bytes(plan);
-    bool large = bytes >= (int64_t)1 << 30;
-    double unit = large ? 0x1p30 : 0x1p20;
-    const char *name = large ? "GiB" : "MiB";
-    say_what_would_fit(config, shape, topology, plan, advice, sizeof advice);
-    return yk_fail(YK_ENOFIT, "memory",
-                   "training takes %.2f %s (%.2f persistent, %.2f activations, %.2f workspace) and "
-                   "%.2f %s may be used; %s",
-                   (double)bytes / unit, name, (double)plan->sizes.persistent / unit,
-                   (double)plan->sizes.activation / unit, (double)plan->sizes.workspace / unit,
-                   (double)plan->limit / unit, name, advice);
-}
-
-static int64_t memory_limit(const yk_config *config, const yk_device_spec *spec)
-{
-    int64_t limit = config->memory.device_limit;
-    return limit > 0 ? yk_min(limit, spec->memory_bytes) : spec->memory_bytes;
+    yk_plan_row best;
+    int n;
+    YK_TRY(yk_plan_search(target, config, &best, 1, &n));
+    if (n == 0) return refuse_all(target, config);
+    YK_TRY(yk_plan_try(target, &best.config, plan_out));
+    say_why(plan_out, config);
+    return YK_OK;
 }
 
 yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
                        const yk_device_spec *spec, const yk_topology *topology, int64_t red_zone,
                        yk_plan *plan_out)
 {
-    bool automatic = config->train.micro_batch == YK_AUTO;
-    int64_t ranks = topology ? topology->ranks : 1;
-    int64_t micro_batch = config->train.micro_batch;
-    if (automatic) micro_batch = yk_max(config->train.batch / ranks, 1);
-    for (;; micro_batch--) {
-        bool divides = config->train.batch % (micro_batch * ranks) == 0;
-        if (automatic && !divides && micro_batch > 1) continue;
-        yk_plan plan;
-        YK_TRY(plan_with(config, shape, spec, topology, micro_batch, red_zone, &plan));
-        plan.limit = memory_limit(config, spec);
-        if (fits(&plan)) {
-            *plan_out = plan;
-            return YK_OK;
-        }
-        bool last = !automatic || micro_batch == 1;
-        yk_status status = last ? refuse(config, shape, topology, &plan) : YK_OK;
-        yk_plan_fini(&plan);
-        if (last) return status;
+    yk_plan_target target = {shape, spec, topology, red_zone};
+    yk_plan plan;
+    if (yk_plan_has_choices(config)) return choose(&target, config, plan_out);
+    YK_TRY(yk_plan_try(&target, config, &plan));
+    if (yk_plan_fits(&plan)) {
+        *plan_out = plan;
+        return YK_OK;
     }
+    yk_status status = yk_plan_refuse(&target, config, &plan);
+    yk_plan_fini(&plan);
+    return status;
 }
+
+/* ---- evaluation and generation ------------------------------------------------------------ */
 
 /* An evaluation and a generation on a dry engine. */
 static yk_status rehearse_inference(yk_engine *e)
@@ -205,8 +279,14 @@ yk_status yk_plan_make_inference(const yk_config *config, const yk_model_shape *
 {
     yk_device *dry = NULL;
     yk_engine *e = NULL;
-    yk_plan plan = {.spec = *spec, .micro_batch = config->train.micro_batch, .n_micro = 1};
-    plan.limit = memory_limit(config, spec);
+    yk_plan plan = {
+        .spec = *spec,
+        .config = *config,
+        .micro_batch = config->train.micro_batch,
+        .n_micro = 1,
+        .limit = yk_plan_limit(config, spec),
+        .library_bytes = spec->context_bytes,
+    };
     plan.items = calloc(MAX_ITEMS, sizeof *plan.items);
     if (!plan.items) return yk_fail(YK_ENOMEM, "plan", "no memory");
     yk_status status = yk_device_open_dry(spec, &dry);
@@ -219,7 +299,7 @@ yk_status yk_plan_make_inference(const yk_config *config, const yk_model_shape *
     if (status == YK_OK) take_sizes(&plan, e, 0);
     yk_engine_destroy(e);
     yk_device_close(dry);
-    if (status == YK_OK && !fits(&plan))
+    if (status == YK_OK && !yk_plan_fits(&plan))
         status = yk_fail(YK_ENOFIT, "memory", "the model takes %.2f GiB and %.2f GiB may be used",
                          (double)yk_plan_device_bytes(&plan) / 0x1p30, (double)plan.limit / 0x1p30);
     if (status == YK_OK)
@@ -238,5 +318,6 @@ void yk_plan_fini(yk_plan *plan)
 
 int64_t yk_plan_device_bytes(const yk_plan *plan)
 {
-    return plan->sizes.persistent + plan->sizes.activation + plan->sizes.workspace;
+    return plan->sizes.persistent + plan->sizes.activation + plan->sizes.workspace +
+           plan->library_bytes;
 }

@@ -4,6 +4,8 @@
  *           knows a formula of a model: what the arenas measured and what the virtual clock shows
  *           is the plan, and a run allocates from it. In the real run the arenas' high-water marks
  *           equal it to the byte.
+ * Time.     Of a step among others: one goes before it, whose last sums and gathers it may wait
+ *           for. Of many micro-batches a few are run, and the others take as long as the last.
  */
 #ifndef YK_ENGINE_PLAN_H
 #define YK_ENGINE_PLAN_H
@@ -22,12 +24,17 @@ typedef struct yk_plan_item {
 
 typedef struct yk_plan {
     yk_device_spec spec;
+    yk_config config; /* as planned, nothing left to choose; its strings are borrowed from the
+                       * configuration that was planned, and it is not to be released */
+    char why[480];    /* what was chosen, and why; "" where nothing was left to choose */
     yk_arena_sizes sizes;
+    int64_t library_bytes; /* of device memory, what CUDA's context takes: an estimate */
     int ranks, node_size;
     int64_t micro_batch, n_micro;
     int64_t bytes_sent;  /* by one rank to others, in a step */
     int64_t limit;       /* bytes of device memory that may be used */
-    double step_s;       /* virtual time of one step */
+    double step_s;       /* virtual time of one step among others */
+    double exposed_s;    /* of it, what the computation waits for other ranks */
     double flops, bytes; /* what one step computes and moves */
     int64_t tokens;      /* of one step */
     yk_plan_item *items; /* (n_items) owned */
@@ -36,9 +43,11 @@ typedef struct yk_plan {
 
 /* Plan training as `config` says on the device that `spec` describes.                    [local]
  *
- * micro_batch auto takes the largest divisor of train.batch that fits the limit, which is
- * memory.device_limit or what the device has.
+ * What is `auto` (train.micro_batch, memory.recompute, parallel.zero) becomes the combination that
+ * is the fastest by the clock of those that fit the limit, which is memory.device_limit or what the
+ * device has. train.batch never changes.
  *
+ * config    borrowed until the plan is done with: its strings
  * topology  the ranks that train together; NULL: one
  * red_zone  bytes of pattern behind each piece of memory; 0 in a normal run
  *
@@ -48,13 +57,21 @@ yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
                        const yk_device_spec *spec, const yk_topology *topology, int64_t red_zone,
                        yk_plan *plan_out);
 
+/* Print what fits when micro-batch, recomputation and ZeRO stage may be chosen, the fastest first: a
+ * few lines.
+ *
+ * YK_ENOFIT  nothing does
+ */
+yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shape,
+                             const yk_device_spec *spec, const yk_topology *topology, FILE *out);
+
 /* Plan evaluation and generation alone: parameters, and a pass over `seq_len` positions. */
 yk_status yk_plan_make_inference(const yk_config *config, const yk_model_shape *shape,
                                  const yk_device_spec *spec, yk_plan *plan_out);
 
 void yk_plan_fini(yk_plan *plan);
 
-/* Device memory in all. */
+/* Device memory in all, libraries included. */
 int64_t yk_plan_device_bytes(const yk_plan *plan);
 
 /* Print the ledger and the clock for people. */

@@ -1,7 +1,7 @@
 /* engine/plan_print.c - a plan as a table and as JSON. */
 #include <inttypes.h>
 
-#include "engine/plan.h"
+#include "engine/plan_parts.h"
 
 static void print_bytes(FILE *out, int64_t bytes)
 {
@@ -29,6 +29,7 @@ void yk_plan_print(const yk_plan *plan, FILE *out)
         print_bytes(out, item->bytes);
         fprintf(out, "  %" PRId64 "\n", item->bytes);
     }
+    if (plan->library_bytes > 0) print_total(out, "libraries", plan->library_bytes);
     print_total(out, "device", yk_plan_device_bytes(plan));
     print_total(out, "pinned", plan->sizes.pinned + plan->sizes.shared);
     print_total(out, "limit", plan->limit);
@@ -38,10 +39,46 @@ void yk_plan_print(const yk_plan *plan, FILE *out)
             plan->n_micro, plan->n_micro == 1 ? "" : "es", plan->micro_batch, plan->tokens,
             plan->flops);
     if (plan->ranks > 1)
-        fprintf(out, "ranks       %d, %d a node; each sends %.4g MiB a step\n", plan->ranks,
-                plan->node_size, (double)plan->bytes_sent / 0x1p20);
+        fprintf(
+            out, "ranks       %d, %d a node; each sends %.4g MiB a step and waits %.4g ms for it\n",
+            plan->ranks, plan->node_size, (double)plan->bytes_sent / 0x1p20, 1e3 * plan->exposed_s);
     fprintf(out, "clock       %.4g ms a step on %s as described, %.4g tokens/s\n",
             1e3 * plan->step_s, plan->spec.name, (double)plan->tokens / plan->step_s);
+    if (plan->why[0]) fprintf(out, "chosen      %s\n", plan->why);
+}
+
+/* Rows that are printed. */
+#define MAX_FITS 8
+
+static void print_fit(const yk_plan_row *row, int64_t limit, double fastest_s, FILE *out)
+{
+    char choices[160];
+    yk_plan_write_choices(&row->config, NULL, choices, sizeof choices);
+    print_bytes(out, row->bytes);
+    fprintf(out, " %5.1f %% %12.4g %12.4g %+7.1f %%  %s\n",
+            100 * (double)row->bytes / (double)limit, 1e3 * row->step_s,
+            (double)(row->config.train.batch * row->config.train.seq_len) / row->step_s,
+            100 * (row->step_s / fastest_s - 1), choices);
+}
+
+yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shape,
+                             const yk_device_spec *spec, const yk_topology *topology, FILE *out)
+{
+    yk_plan_target target = {shape, spec, topology, 0};
+    yk_plan_row rows[MAX_FITS];
+    yk_config open = *config;
+    yk_plan plan;
+    int n;
+    open.train.micro_batch = YK_AUTO;
+    open.memory.recompute = YK_RECOMPUTE_AUTO;
+    open.parallel.zero = YK_AUTO;
+    YK_TRY(yk_plan_search(&target, &open, rows, MAX_FITS, &n));
+    if (n == 0) return yk_plan_make(&open, shape, spec, topology, 0, &plan); /* says why */
+    int64_t limit = yk_plan_limit(config, spec);
+    fprintf(out, "%13s %7s %12s %12s %9s  %s\n", "memory", "of it", "ms a step", "tokens/s",
+            "slower", "choices");
+    for (int i = 0; i < n; i++) print_fit(&rows[i], limit, rows[0].step_s, out);
+    return YK_OK;
 }
 
 static void print_sizes_json(const yk_plan *plan, FILE *out)
@@ -56,8 +93,9 @@ static void print_sizes_json(const yk_plan *plan, FILE *out)
 void yk_plan_print_json(const yk_plan *plan, FILE *out)
 {
     fprintf(out,
-            "{\"device\": \"%s\", \"limit_bytes\": %" PRId64 ", \"device_bytes\": %" PRId64 ", ",
-            plan->spec.name, plan->limit, yk_plan_device_bytes(plan));
+            "{\"device\": \"%s\", \"limit_bytes\": %" PRId64 ", \"device_bytes\": %" PRId64
+            ", \"library_bytes\": %" PRId64 ", ",
+            plan->spec.name, plan->limit, yk_plan_device_bytes(plan), plan->library_bytes);
     print_sizes_json(plan, out);
     fprintf(out, ", \"items\": [");
     for (int i = 0; i < plan->n_items; i++) {
@@ -69,9 +107,13 @@ void yk_plan_print_json(const yk_plan *plan, FILE *out)
     }
     fprintf(out,
             "], \"ranks\": %d, \"node_size\": %d, \"bytes_sent\": %" PRId64
-            ", \"micro_batch\": %" PRId64 ", \"micro_batches\": %" PRId64 ", \"tokens\": %" PRId64
-            ", \"flops\": %.17g, \"bytes\": %.17g, \"step_ms\": %.9g, \"tokens_per_s\": %.9g}\n",
-            plan->ranks, plan->node_size, plan->bytes_sent, plan->micro_batch, plan->n_micro,
-            plan->tokens, plan->flops, plan->bytes, 1e3 * plan->step_s,
-            (double)plan->tokens / plan->step_s);
+            ", \"exposed_ms\": %.9g, \"micro_batch\": %" PRId64 ", \"micro_batches\": %" PRId64
+            ", \"tokens\": %" PRId64
+            ", \"flops\": %.17g, \"bytes\": %.17g, \"step_ms\": %.9g, \"tokens_per_s\": %.9g, ",
+            plan->ranks, plan->node_size, plan->bytes_sent, 1e3 * plan->exposed_s,
+            plan->micro_batch, plan->n_micro, plan->tokens, plan->flops, plan->bytes,
+            1e3 * plan->step_s, (double)plan->tokens / plan->step_s);
+    char choices[160];
+    yk_plan_write_choices(&plan->config, NULL, choices, sizeof choices);
+    fprintf(out, "\"choices\": \"%s\", \"chosen\": \"%s\"}\n", choices, plan->why);
 }

@@ -1,7 +1,9 @@
 /* engine/start.c - a run up to its first step.
  *
  *   check       data and folder: whatever is wrong with the input shows here, before a file is
- *   written find_place  the rank's cores and device, and whether the plan fits there
+ *   written
+ *   find_place  the rank's cores and device
+ *   plan        whether the run fits there, and how
  *   prepare     memory, first weights, the run's folder
  *
  * Each part runs on every rank, and what one rank finds wrong is the end for all.
@@ -36,23 +38,32 @@ static yk_status check(yk_trainer *t)
     return yk_dataset_check(t->data);
 }
 
-/* Where to run: the rank's cores and GPU, and whether the plan fits there. */
+/* Where to run: the rank's cores and GPU. */
 static yk_status find_place(yk_trainer *t)
 {
     int gpu = 0;
-    yk_device_spec spec;
     if (t->world)
         YK_TRY(yk_bind_rank(t->world, yk_config_wants_gpu(t->config),
                             t->config->launch.ranks_per_gpu, &gpu));
-    YK_TRY(yk_device_open_chosen(t->config, gpu, &t->device));
+    return yk_device_open_chosen(t->config, gpu, &t->device);
+}
+
+/* Whether the run fits there, and how it is done. Ranks with unlike memory take what the smallest
+ * has, so that all choose the same. */
+static yk_status plan(yk_trainer *t)
+{
+    yk_device_spec spec;
     YK_TRY(yk_device_describe(t->device, &spec));
     if (spec.kind == YK_DEVICE_CUDA) spec.memory_bytes /= t->config->launch.ranks_per_gpu;
-    if (!t->world) return yk_plan_make(t->config, t->shape, &spec, NULL, 0, &t->plan);
-    if (!yk_world_is_regular(t->world))
+    if (t->world) YK_TRY(yk_world_min(t->world, spec.memory_bytes, &spec.memory_bytes));
+    if (t->world && !yk_world_is_regular(t->world))
         return yk_fail(YK_EINVAL, "ranks",
                        "nodes have different numbers of ranks; start as many on each");
-    yk_topology topology = topology_of(t, &spec);
-    return yk_plan_make(t->config, t->shape, &spec, &topology, 0, &t->plan);
+    yk_topology topology = {0};
+    if (t->world) topology = topology_of(t, &spec);
+    YK_TRY(yk_plan_make(t->config, t->shape, &spec, t->world ? &topology : NULL, 0, &t->plan));
+    t->config = &t->plan.config;
+    return YK_OK;
 }
 
 /* ---- preparing ---------------------------------------------------------------------------- */
@@ -120,6 +131,7 @@ static void print_start(const yk_trainer *t)
                yk_world_n_nodes(t->world), c->parallel.zero);
     printf("memory    %.1f MiB on %s\n", (double)yk_plan_device_bytes(&t->plan) / 0x1p20,
            t->plan.spec.name);
+    if (t->plan.why[0]) printf("chosen    %s\n", t->plan.why);
     printf("folder    %s\n", c->run.dir);
     fflush(stdout);
 }
@@ -155,5 +167,6 @@ yk_status yk_trainer_start(yk_trainer *t)
     YK_TRY(watch(t));
     YK_TRY(together(t, check));
     YK_TRY(together(t, find_place));
+    YK_TRY(together(t, plan));
     return together(t, prepare);
 }

@@ -238,7 +238,7 @@ static yk_status recompute(yk_pass *s, const yk_param_view *p, int layer, yk_blo
 {
     yk_recompute policy = policy_of(s, layer);
     YK_TRY(push_tensors(s, a, layer, false));
-    if (policy == YK_RECOMPUTE_NONE) return YK_OK;
+    if (policy <= YK_RECOMPUTE_NONE) return YK_OK;
     YK_TRY(make_norm1(s, p, layer, a));
     if (policy >= YK_RECOMPUTE_QKV) YK_TRY(make_qkv(s, p, layer, a));
     if (policy >= YK_RECOMPUTE_BLOCK) YK_TRY(make_attention(s, p, layer, a));

@@ -59,8 +59,13 @@ static const yk_choice offloads[] = {
     {"params", YK_OFFLOAD_PARAMS}, {"inputs", YK_OFFLOAD_INPUTS},   {NULL, 0},
 };
 static const yk_choice recomputes[] = {
-    {"none", YK_RECOMPUTE_NONE}, {"cheap", YK_RECOMPUTE_CHEAP}, {"ffn", YK_RECOMPUTE_FFN},
-    {"qkv", YK_RECOMPUTE_QKV},   {"block", YK_RECOMPUTE_BLOCK}, {NULL, 0},
+    {"auto", YK_RECOMPUTE_AUTO},
+    {"none", YK_RECOMPUTE_NONE},
+    {"cheap", YK_RECOMPUTE_CHEAP},
+    {"ffn", YK_RECOMPUTE_FFN},
+    {"qkv", YK_RECOMPUTE_QKV},
+    {"block", YK_RECOMPUTE_BLOCK},
+    {NULL, 0},
 };
 static const yk_choice shards[] = {
     {"world", YK_SHARD_WORLD},
@@ -190,7 +195,7 @@ const yk_config_key yk_config_keys[] = {
          "batch / (ranks x micro_batch) micro-batches, which must be whole."},
     {INT(train.micro_batch), .initial = "auto", .unit = "sequences", .min = 1, .max = 1000000,
      .may_be_auto = true, .also = "micro_batch_size per_device_train_batch_size device_batch_size",
-     .text = "Sequences that a rank computes at a time. auto: the most that fit and divide "
+     .text = "Sequences that a rank computes at a time. auto: the fastest that fit and divide "
              "train.batch."},
     {INT(train.seq_len), .initial = "1024", .unit = "tokens", .min = 1, .max = 1 << 24,
      .also = "block_size sequence_length context_length seq_length max_length",
@@ -274,9 +279,11 @@ const yk_config_key yk_config_keys[] = {
              "installed and known to be faster, which is on sm_90 for heads of 64 to 128 and "
              "sequences of 512 and more."},
 
-    {INT(parallel.zero), .initial = "1", .min = 0, .max = 3, .also = "zero_stage stage",
+    {INT(parallel.zero), .initial = "1", .min = 0, .max = 3, .may_be_auto = true,
+     .also = "zero_stage stage",
      .text = "ZeRO stage: what ranks share out instead of each keeping it. 0: nothing. 1: master "
-             "weights and moments. 2: also gradients. 3: also parameters. It changes no result."},
+             "weights and moments. 2: also gradients. 3: also parameters. auto: the fastest that "
+             "fits. It changes no result, for one choice of comm.reduce_every."},
     {ENUM(parallel.shard), .initial = "world", .choices = shards,
      .also = "hybrid_shard sharding_strategy",
      .text = "Who shares out. world: all ranks. node: the ranks of a node, and nodes keep the "
@@ -310,17 +317,17 @@ const yk_config_key yk_config_keys[] = {
          "Ranks that may share a GPU, each with its part of the memory. More than one is for "
          "trying out several ranks where there are fewer GPUs; collectives go by hostmem then."},
 
-    {ENUM(memory.recompute), .initial = "none", .choices = recomputes,
+    {ENUM(memory.recompute), .initial = "auto", .choices = recomputes,
      .also = "gradient_checkpointing activation_checkpointing recompute_granularity",
      .text =
          "What the backward pass computes again instead of keeping it, each with what stands "
          "before it. none: nothing. cheap: norms and activation functions. ffn: the first product "
          "of the feed-forward. qkv: queries, keys and values. block: attention and its product, so "
-         "all of a block but its last product. It changes no result."},
+         "all of a block but its last product. auto: the least that fits. It changes no result."},
     {INT(memory.recompute_blocks), .initial = "auto", .unit = "blocks", .min = 0, .max = 4096,
      .may_be_auto = true, .also = "recompute_num_layers",
      .text = "The first so many blocks are under memory.recompute, and those after them one step "
-             "less. auto: all of them."},
+             "less. auto: all of them, or what memory.recompute: auto chooses."},
     {INT(memory.head_chunk), .initial = "auto", .unit = "tokens", .min = 1, .max = 1 << 24,
      .may_be_auto = true, .also = "loss_chunk_size",
      .text = "Tokens whose logits are in memory at a time."},

@@ -52,8 +52,30 @@ case_is "a large model on a card that is not here, data and all"
 run "$yoke" plan large.yaml --device h200 --json
 expect_status 0
 [ "$(number device_bytes)" -gt 25000000000 ] || fail "less than weights, gradients and moments"
-refused "would fit" large.yaml --device h200 --set train.micro_batch=32 --set memory.device_limit=60GiB
-refused "no micro-batch fits" large.yaml --device 4090d
+refused "nothing that was tried would fit" large.yaml --device 4090d
+
+case_is "each change that would make it fit does"
+refused "what would fit" large.yaml --device h200 --set train.micro_batch=32 \
+    --set memory.recompute=none --set memory.device_limit=60GiB
+changes=$(sed -n 's/.*what would fit: //p' <<<"$err" | sed 's/; or /\n/g')
+[ "$(wc -l <<<"$changes")" -ge 2 ] || fail "less than two changes in: $err"
+while read -r change; do
+    sets=$(sed 's/ (.*//; s/: /=/g; s/, / --set /g' <<<"$change")
+    run "$yoke" plan large.yaml --device h200 --set train.micro_batch=32 \
+        --set memory.recompute=none --set memory.device_limit=60GiB --json --set $sets
+    expect_status 0
+    [ "$(number device_bytes)" -le $((60 << 30)) ] || fail "$change does not fit"
+done <<<"$changes"
+
+case_is "what fits, the fastest first"
+run "$yoke" plan large.yaml --device h200 --set memory.device_limit=60GiB --fit
+expect_status 0
+[ "$(wc -l <<<"$out")" -ge 4 ] || fail "not a ranking"
+awk 'NR > 1 {if ($5 < last) exit 1; last = $5}' <<<"$out" || fail "not in order"
+best=$(sed -n '2s/.*%  //p' <<<"$out" | sed 's/: /=/g; s/, / --set /g')
+run "$yoke" plan large.yaml --device h200 --set memory.device_limit=60GiB --json --set $best
+expect_status 0
+[ "$(number device_bytes)" -ge $(((60 << 30) / 100 * 92)) ] || fail "less than 92 % of the limit"
 
 case_is "micro_batch auto takes what fits"
 run "$yoke" plan large.yaml --device h200 --json --set memory.device_limit=60GiB

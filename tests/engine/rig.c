@@ -79,7 +79,7 @@ void yk_rig_open(yk_rig *rig, int64_t red_zone, const char *const *sets)
                      YK_OK);
     yk_engine_options o = {
         .device = rig->device,
-        .config = &rig->config,
+        .config = &rig->plan.config,
         .shape = &rig->shape,
         .train = true,
         .sizes = &rig->plan.sizes,

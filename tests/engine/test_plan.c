@@ -10,8 +10,11 @@
 
 #include <cmocka.h>
 
+#include <math.h>
+
 #include "engine/evaluate.h"
 #include "engine/generate.h"
+#include "engine/step.h"
 #include "tests/engine/rig.h"
 
 static void assert_plan_holds(int64_t red_zone, const char *const *sets)
@@ -106,6 +109,160 @@ static void auto_takes_the_largest_micro_batch_that_fits(void **state)
     assert_int_equal(plan_within(1 << 16, whole, &plan), YK_ENOFIT);
 }
 
+/* Plan a tiny model on a described GPU; `sets` NULL-terminated. */
+static yk_status plan_tiny(const char *const *sets, int64_t limit, int ranks, yk_config *config,
+                           yk_model_shape *shape, yk_plan *plan_out)
+{
+    static const char *const base[] = {"model.preset=tiny-llama", "model.layers=3",
+                                       "train.seq_len=128",       "precision.compute=bf16",
+                                       "train.batch=12",          "train.micro_batch=12",
+                                       "memory.recompute=none",   NULL};
+    yk_device_spec spec;
+    assert_int_equal(yk_config_init(config), YK_OK);
+    for (int i = 0; base[i]; i++) assert_int_equal(yk_config_set(config, base[i]), YK_OK);
+    for (; *sets; sets++) assert_int_equal(yk_config_set(config, *sets), YK_OK);
+    config->memory.device_limit = limit;
+    assert_int_equal(yk_model_shape_from_config(config, shape), YK_OK);
+    assert_int_equal(yk_device_spec_find("h200", &spec), YK_OK);
+    spec.memory_bytes = INT64_MAX;
+    yk_topology topology = yk_ranks_topology(&spec, ranks, ranks);
+    return yk_plan_make(config, shape, &spec, ranks > 1 ? &topology : NULL, 0, plan_out);
+}
+
+/* Every micro-batch and every strength of recomputation is tried; none that fits may be faster. */
+static void auto_takes_the_fastest_of_all_that_fit(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"none", "cheap", "ffn", "qkv", "block"};
+    const char *given[] = {NULL},
+               *open[] = {"train.micro_batch=auto", "memory.recompute=auto", NULL};
+    yk_config config;
+    yk_model_shape shape;
+    yk_plan whole, chosen, other;
+    assert_int_equal(plan_tiny(given, 0, 1, &config, &shape, &whole), YK_OK);
+    int64_t fixed = whole.sizes.persistent + whole.sizes.workspace + whole.library_bytes;
+    for (int part = 1; part <= 9; part += 2) {
+        int64_t limit = fixed + whole.sizes.activation * part / 10;
+        int n_fits = 0;
+        yk_config_fini(&config);
+        assert_int_equal(plan_tiny(open, limit, 1, &config, &shape, &chosen), YK_OK);
+        assert_true(yk_plan_device_bytes(&chosen) <= limit);
+        assert_true(strstr(chosen.why, "the fastest") != NULL);
+        for (int micro = 1; micro <= 12; micro++)
+            for (int i = 0; 12 % micro == 0 && i <= 12; i++) {
+                yk_config one = config;
+                char sets[3][64];
+                const char *const list[] = {sets[0], sets[1], sets[2], NULL};
+                snprintf(sets[0], 64, "train.micro_batch=%d", micro);
+                snprintf(sets[1], 64, "memory.recompute=%s", policies[(i + 2) / 3]);
+                snprintf(sets[2], 64, "memory.recompute_blocks=%d", i ? (i - 1) % 3 + 1 : 0);
+                if (plan_tiny(list, 0, 1, &one, &shape, &other) != YK_OK) fail();
+                if (yk_plan_device_bytes(&other) <= limit) {
+                    n_fits++;
+                    assert_true(other.step_s >= chosen.step_s);
+                }
+                yk_plan_fini(&other);
+                yk_config_fini(&one);
+            }
+        assert_true(n_fits > 0);
+        yk_plan_fini(&chosen);
+    }
+    yk_plan_fini(&whole);
+    yk_config_fini(&config);
+}
+
+static void auto_recomputes_no_block_more_than_it_must(void **state)
+{
+    (void)state;
+    const char *given[] = {NULL}, *open[] = {"memory.recompute=auto", NULL};
+    yk_config config;
+    yk_model_shape shape;
+    yk_plan plan, least;
+    assert_int_equal(plan_tiny(given, 0, 1, &config, &shape, &plan), YK_OK);
+    yk_config_fini(&config);
+    int64_t bytes = yk_plan_device_bytes(&plan);
+    assert_int_equal(plan_tiny(open, bytes, 1, &config, &shape, &least), YK_OK);
+    assert_int_equal(least.config.memory.recompute, YK_RECOMPUTE_NONE);
+    yk_plan_fini(&least);
+    yk_config_fini(&config);
+    assert_int_equal(plan_tiny(open, bytes - 1, 1, &config, &shape, &least), YK_OK);
+    assert_int_equal(least.config.memory.recompute, YK_RECOMPUTE_CHEAP);
+    assert_int_equal(least.config.memory.recompute_blocks, 1);
+    assert_true(least.step_s > plan.step_s);
+    yk_plan_fini(&least);
+    yk_plan_fini(&plan);
+    yk_config_fini(&config);
+}
+
+/* Micro-batches beyond the first few are not run; what they take is the same. */
+static void a_step_of_many_micro_batches_takes_what_it_takes_when_run(void **state)
+{
+    (void)state;
+    const char *sets[] = {"train.micro_batch=1", NULL};
+    yk_config config;
+    yk_model_shape shape;
+    yk_plan plan;
+    yk_device *dry;
+    yk_engine *e;
+    yk_feed feed;
+    assert_int_equal(plan_tiny(sets, 0, 1, &config, &shape, &plan), YK_OK);
+    assert_int_equal(plan.n_micro, 12);
+    assert_int_equal(yk_device_open_dry(&plan.spec, &dry), YK_OK);
+    yk_engine_options o = {
+        .device = dry, .config = &plan.config, .shape = &shape, .train = true, .micro_batch = 1};
+    assert_int_equal(yk_engine_create(&o, &e), YK_OK);
+    assert_int_equal(yk_feed_init(&feed, e, NULL), YK_OK);
+    assert_int_equal(yk_step_run(e, &feed, 0, 0), YK_OK);
+    double begin_s = yk_stream_now(e->compute), flops = yk_device_get_counts(dry).flops;
+    assert_int_equal(yk_step_run(e, &feed, 1, 0), YK_OK);
+    double step_s = yk_stream_now(e->compute) - begin_s;
+    flops = yk_device_get_counts(dry).flops - flops;
+    assert_true(fabs(plan.step_s - step_s) < 1e-9 * step_s);
+    assert_true(fabs(plan.flops - flops) < 1e-9 * flops);
+    yk_feed_fini(&feed);
+    yk_engine_destroy(e);
+    yk_device_close(dry);
+    yk_plan_fini(&plan);
+    yk_config_fini(&config);
+}
+
+static void waiting_for_other_ranks_is_part_of_a_step(void **state)
+{
+    (void)state;
+    const char *alone[] = {NULL}, *sharded[] = {"parallel.zero=3", "train.batch=96", NULL},
+               *open[] = {"parallel.zero=auto", "train.batch=96", NULL};
+    yk_config config;
+    yk_model_shape shape;
+    yk_plan plan, chosen;
+    assert_int_equal(plan_tiny(alone, 0, 1, &config, &shape, &plan), YK_OK);
+    assert_true(plan.exposed_s == 0 && plan.bytes_sent == 0);
+    yk_plan_fini(&plan);
+    yk_config_fini(&config);
+    assert_int_equal(plan_tiny(sharded, 0, 8, &config, &shape, &plan), YK_OK);
+    assert_true(plan.exposed_s > 0 && plan.exposed_s < plan.step_s);
+    yk_config_fini(&config);
+    assert_int_equal(plan_tiny(open, 0, 8, &config, &shape, &chosen), YK_OK);
+    assert_true(chosen.step_s <= plan.step_s);
+    assert_in_range(chosen.config.parallel.zero, 0, 3);
+    yk_plan_fini(&chosen);
+    yk_plan_fini(&plan);
+    yk_config_fini(&config);
+}
+
+static void a_thousand_ranks_are_planned_like_one(void **state)
+{
+    (void)state;
+    const char *sets[] = {"train.batch=12288", "parallel.zero=3", NULL};
+    yk_config config;
+    yk_model_shape shape;
+    yk_plan plan;
+    assert_int_equal(plan_tiny(sets, 0, 1024, &config, &shape, &plan), YK_OK);
+    assert_int_equal(plan.ranks, 1024);
+    assert_int_equal(plan.n_micro, 1);
+    yk_plan_fini(&plan);
+    yk_config_fini(&config);
+}
+
 static void ledger_adds_up_to_the_arenas(void **state)
 {
     (void)state;
@@ -186,6 +343,11 @@ int main(void)
         cmocka_unit_test(plan_equals_the_high_water_marks),
         cmocka_unit_test(stronger_recomputation_never_takes_more),
         cmocka_unit_test(auto_takes_the_largest_micro_batch_that_fits),
+        cmocka_unit_test(auto_takes_the_fastest_of_all_that_fit),
+        cmocka_unit_test(auto_recomputes_no_block_more_than_it_must),
+        cmocka_unit_test(a_step_of_many_micro_batches_takes_what_it_takes_when_run),
+        cmocka_unit_test(waiting_for_other_ranks_is_part_of_a_step),
+        cmocka_unit_test(a_thousand_ranks_are_planned_like_one),
         cmocka_unit_test(every_preset_can_be_planned_in_every_stage),
         cmocka_unit_test(ledger_adds_up_to_the_arenas),
         cmocka_unit_test(sampling_during_training_is_planned),

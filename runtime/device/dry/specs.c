@@ -15,7 +15,8 @@
  *   memory     0.81 to 0.90, what norms reach; PCIe 0.80 of the raw rate, both ways in use
  *
  * Shares were measured on an H200: products, attention at head sizes 64 and 128, norms, AdamW, copies.
- * memory_bytes is what CUDA reports as the card's total less 0.5 GiB for its own context.
+ * memory_bytes is what CUDA reports as the card's total. Of it, CUDA's context and the libraries'
+ * kernels take 535 MiB on an H200, and some is left for what comes to use by and by.
  */
 #include <string.h>
 
@@ -33,7 +34,7 @@
 
 /* Multiprocessors, and what they make of a pair of positions at so many GHz. */
 #define MULTIPROCESSORS(n, ghz)                                                                    \
-    .n_multiprocessors = (n), .attention_backward = 0.52,                                          \
+    .context_bytes = GIB(0.75), .n_multiprocessors = (n), .attention_backward = 0.52,              \
     .softmax_s = {16.2 / (128 * (n) * (ghz)*GIGA), 28.8 / (128 * (n) * (ghz)*GIGA)}
 
 typedef struct known_spec {
@@ -50,7 +51,7 @@ static const known_spec known_specs[] = {
      "NVIDIA GeForce RTX 4090 D",
      {.name = "NVIDIA GeForce RTX 4090 D",
       .kind = YK_DEVICE_CUDA,
-      .memory_bytes = GIB(23.14),
+      .memory_bytes = GIB(23.64),
       MULTIPROCESSORS(114, 2.52),
       .matmul_flops = RATES(57, 140),
       .tf32_flops = 70 * TERA,
@@ -64,7 +65,7 @@ static const known_spec known_specs[] = {
      "NVIDIA GeForce RTX 4090",
      {.name = "NVIDIA GeForce RTX 4090",
       .kind = YK_DEVICE_CUDA,
-      .memory_bytes = GIB(23.14),
+      .memory_bytes = GIB(23.64),
       MULTIPROCESSORS(128, 2.52),
       .matmul_flops = RATES(64, 157),
       .tf32_flops = 78 * TERA,
@@ -78,7 +79,7 @@ static const known_spec known_specs[] = {
      "NVIDIA GeForce RTX 3090",
      {.name = "NVIDIA GeForce RTX 3090",
       .kind = YK_DEVICE_CUDA,
-      .memory_bytes = GIB(23.19),
+      .memory_bytes = GIB(23.69),
       MULTIPROCESSORS(82, 1.695),
       .matmul_flops = RATES(28, 67),
       .tf32_flops = 34 * TERA,
@@ -92,7 +93,7 @@ static const known_spec known_specs[] = {
      "NVIDIA GeForce RTX 5090",
      {.name = "NVIDIA GeForce RTX 5090",
       .kind = YK_DEVICE_CUDA,
-      .memory_bytes = GIB(30.87),
+      .memory_bytes = GIB(31.37),
       MULTIPROCESSORS(170, 2.407),
       .matmul_flops = RATES(82, 199),
       .tf32_flops = 100 * TERA,
@@ -106,7 +107,7 @@ static const known_spec known_specs[] = {
      "NVIDIA A100",
      {.name = "NVIDIA A100-SXM4-80GB",
       .kind = YK_DEVICE_CUDA,
-      .memory_bytes = GIB(78.65),
+      .memory_bytes = GIB(79.15),
       MULTIPROCESSORS(108, 1.41),
       .matmul_flops = RATES(15, 275),
       .tf32_flops = 137 * TERA,
@@ -121,7 +122,7 @@ static const known_spec known_specs[] = {
      {.name = "NVIDIA H100 80GB HBM3",
       .kind = YK_DEVICE_CUDA,
       .cudnn = true,
-      .memory_bytes = GIB(78.6),
+      .memory_bytes = GIB(79.1),
       MULTIPROCESSORS(132, 1.755),
       .matmul_flops = RATES(52, 770),
       .tf32_flops = 385 * TERA,
@@ -135,7 +136,7 @@ static const known_spec known_specs[] = {
      {.name = "NVIDIA H200",
       .kind = YK_DEVICE_CUDA,
       .cudnn = true,
-      .memory_bytes = GIB(139.3),
+      .memory_bytes = GIB(139.8),
       MULTIPROCESSORS(132, 1.755),
       .matmul_flops = RATES(52, 770),
       .tf32_flops = 385 * TERA,

@@ -1,0 +1,202 @@
+/* engine/plan_advice.c - what would fit where a configuration does not.
+ *
+ * Each change is tried alone, by planning the configuration with it; those that fit are told, the
+ * cheapest in time first. Where none does alone, all of them are searched together.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/plan_parts.h"
+#include "runtime/base/arith.h"
+
+/* Changes that are told. */
+#define MAX_TOLD 3
+
+typedef struct change {
+    char text[128]; /* "memory.recompute: cheap" */
+    int64_t bytes;
+    double step_s;
+} change;
+
+typedef struct advice {
+    const yk_plan_target *target;
+    const yk_config *config;
+    const yk_plan *plan; /* that does not fit */
+    change changes[16];
+    int n_changes;
+} advice;
+
+static void add(advice *a, const yk_plan *plan, const char *text)
+{
+    YK_CHECK(a->n_changes < (int)(sizeof a->changes / sizeof a->changes[0]));
+    change *c = &a->changes[a->n_changes++];
+    *c = (change){.bytes = yk_plan_device_bytes(plan), .step_s = plan->step_s};
+    snprintf(c->text, sizeof c->text, "%s", text);
+}
+
+/* Try a changed configuration; *fits_out tells. */
+static yk_status attempt(advice *a, const yk_config *changed, const char *text, bool *fits_out)
+{
+    yk_plan plan;
+    YK_TRY(yk_plan_try(a->target, changed, &plan));
+    *fits_out = yk_plan_fits(&plan);
+    if (*fits_out) add(a, &plan, text);
+    yk_plan_fini(&plan);
+    return YK_OK;
+}
+
+/* The largest micro-batch that fits. */
+static yk_status try_micro_batch(advice *a)
+{
+    yk_config c = *a->config;
+    int64_t each = c.train.batch / yk_plan_target_ranks(a->target);
+    bool fits = false;
+    char text[64];
+    for (int64_t n = c.train.micro_batch - 1; n >= 1 && !fits; n--) {
+        if (each % n != 0) continue;
+        c.train.micro_batch = n;
+        snprintf(text, sizeof text, "train.micro_batch: %" PRId64, n);
+        YK_TRY(attempt(a, &c, text, &fits));
+    }
+    return YK_OK;
+}
+
+/* The least recomputation that fits. */
+static yk_status try_recompute(advice *a)
+{
+    yk_config c = *a->config, open = {.train.micro_batch = 0};
+    int64_t layers = a->target->shape->layers;
+    int64_t least = (int64_t)c.memory.recompute * layers;
+    yk_plan plan;
+    bool fits;
+    if (least >= yk_plan_strengths(a->target->shape)) return YK_OK;
+    YK_TRY(yk_plan_find_strength(a->target, &c, least, &fits, &plan));
+    if (!fits) return YK_OK;
+    char text[128];
+    open.memory.recompute = YK_RECOMPUTE_AUTO;
+    yk_plan_write_choices(&plan.config, &open, text, sizeof text);
+    add(a, &plan, text);
+    yk_plan_fini(&plan);
+    return YK_OK;
+}
+
+/* The lowest stage that fits. */
+static yk_status try_zero(advice *a)
+{
+    yk_config c = *a->config;
+    bool fits = yk_plan_target_ranks(a->target) == 1;
+    char text[64];
+    for (c.parallel.zero++; c.parallel.zero <= 3 && !fits; c.parallel.zero++) {
+        snprintf(text, sizeof text, "parallel.zero: %" PRId64, c.parallel.zero);
+        YK_TRY(attempt(a, &c, text, &fits));
+    }
+    return YK_OK;
+}
+
+/* Fewer logits at a time. */
+static yk_status try_head_chunk(advice *a)
+{
+    yk_config c = *a->config;
+    bool fits = false;
+    char text[64];
+    int64_t rows = c.train.micro_batch * c.train.seq_len;
+    if (c.memory.head_chunk != YK_AUTO) rows = yk_min(rows, c.memory.head_chunk);
+    for (int64_t chunk = 2048; chunk >= 256 && !fits; chunk /= 2) {
+        if (chunk >= rows) continue;
+        c.memory.head_chunk = chunk;
+        snprintf(text, sizeof text, "memory.head_chunk: %" PRId64, chunk);
+        YK_TRY(attempt(a, &c, text, &fits));
+    }
+    return YK_OK;
+}
+
+/* 16-bit gradients, where they are wider. */
+static yk_status try_grads(advice *a)
+{
+    yk_config c = *a->config;
+    bool fits;
+    if (c.precision.grads != YK_F32 || c.precision.compute == YK_F32) return YK_OK;
+    c.precision.grads = YK_AUTO;
+    return attempt(a, &c, "precision.grads: auto", &fits);
+}
+
+/* Everything at once. */
+static yk_status try_together(advice *a)
+{
+    yk_config c = *a->config;
+    yk_plan_row row;
+    yk_plan plan;
+    int n;
+    char text[128];
+    c.train.micro_batch = YK_AUTO;
+    c.memory.recompute = YK_RECOMPUTE_AUTO;
+    c.parallel.zero = YK_AUTO;
+    YK_TRY(yk_plan_search(a->target, &c, &row, 1, &n));
+    if (n == 0) return YK_OK;
+    YK_TRY(yk_plan_try(a->target, &row.config, &plan));
+    yk_plan_write_choices(&row.config, NULL, text, sizeof text);
+    add(a, &plan, text);
+    yk_plan_fini(&plan);
+    return YK_OK;
+}
+
+static yk_status find_changes(advice *a)
+{
+    YK_TRY(try_micro_batch(a));
+    YK_TRY(try_recompute(a));
+    YK_TRY(try_zero(a));
+    YK_TRY(try_head_chunk(a));
+    YK_TRY(try_grads(a));
+    return a->n_changes == 0 ? try_together(a) : YK_OK;
+}
+
+static void sort(advice *a)
+{
+    for (int i = 1; i < a->n_changes; i++)
+        for (int j = i; j > 0 && a->changes[j].step_s < a->changes[j - 1].step_s; j--) {
+            change swapped = a->changes[j];
+            a->changes[j] = a->changes[j - 1];
+            a->changes[j - 1] = swapped;
+        }
+}
+
+/* "A (20.1 GiB, 3 % slower) or B (...)", in a unit that suits the limit. */
+static void write_changes(const advice *a, double unit, const char *unit_name, char *text,
+                          size_t room)
+{
+    int n = (int)yk_min(a->n_changes, MAX_TOLD);
+    text[0] = 0;
+    for (int i = 0; i < n; i++) {
+        const change *c = &a->changes[i];
+        double slower = 100 * (c->step_s / a->plan->step_s - 1);
+        size_t used = strlen(text);
+        snprintf(text + used, room - used, "%s%s (%.2f %s, %.1f %% %s)", i ? "; or " : "", c->text,
+                 (double)c->bytes / unit, unit_name, slower < 0 ? -slower : slower,
+                 slower < 0 ? "faster" : "slower");
+    }
+}
+
+yk_status yk_plan_refuse(const yk_plan_target *target, const yk_config *config, const yk_plan *plan)
+{
+    advice a = {.target = target, .config = config, .plan = plan};
+    char told[600];
+    int64_t bytes = yk_plan_device_bytes(plan);
+    bool large = bytes >= (int64_t)1 << 30;
+    double unit = large ? 0x1p30 : 0x1p20;
+    const char *name = large ? "GiB" : "MiB";
+    YK_TRY(find_changes(&a));
+    sort(&a);
+    write_changes(&a, unit, name, told, sizeof told);
+    return yk_fail(
+        YK_ENOFIT, "memory",
+        "training takes %.2f %s (%.2f persistent, %.2f activations, %.2f workspace, %.2f "
+        "libraries) and %.2f %s may be used; %s%s",
+        (double)bytes / unit, name, (double)plan->sizes.persistent / unit,
+        (double)plan->sizes.activation / unit, (double)plan->sizes.workspace / unit,
+        (double)plan->library_bytes / unit, (double)plan->limit / unit, name,
+        a.n_changes ? "what would fit: "
+                    : "nothing that was tried would fit; take a smaller model or a "
+                      "shorter train.seq_len, or more ranks with parallel.zero: 3",
+        told);
+}

@@ -1,0 +1,73 @@
+/* engine/plan_parts.h - what the files that make plans share; included by engine/plan*.c alone. */
+#ifndef YK_ENGINE_PLAN_PARTS_H
+#define YK_ENGINE_PLAN_PARTS_H
+
+#include "engine/plan.h"
+
+/* What is planned for; all borrowed. */
+typedef struct yk_plan_target {
+    const yk_model_shape *shape;
+    const yk_device_spec *spec;
+    const yk_topology *topology; /* NULL: one rank */
+    int64_t red_zone;
+} yk_plan_target;
+
+static inline int64_t yk_plan_target_ranks(const yk_plan_target *target)
+{
+    return target->topology ? target->topology->ranks : 1;
+}
+
+/* Open a dry device and make the engine of a plan on it; both are the caller's to release. */
+yk_status yk_plan_open_dry(const yk_plan_target *target, const yk_config *config,
+                           yk_device **device_out, yk_engine **engine_out);
+
+/* Plan `config`, which leaves nothing to choose, whatever it takes. */
+yk_status yk_plan_try(const yk_plan_target *target, const yk_config *config, yk_plan *plan_out);
+
+/* Device memory that may be used. */
+int64_t yk_plan_limit(const yk_config *config, const yk_device_spec *spec);
+
+static inline bool yk_plan_fits(const yk_plan *plan)
+{
+    return yk_plan_device_bytes(plan) <= plan->limit;
+}
+
+/* Does the configuration leave something for the plan to choose? */
+bool yk_plan_has_choices(const yk_config *config);
+
+/* Choices that fit, the fastest first. */
+typedef struct yk_plan_row {
+    yk_config config; /* nothing left to choose; its strings are those of the given one */
+    int64_t bytes;    /* of device memory */
+    double step_s;
+} yk_plan_row;
+
+/* Search what `config` leaves open for what fits.
+ *
+ * rows_out  (max_rows) the fastest; n_out of them
+ *
+ * YK_EINVAL  the batch does not divide; whatever a plan fails with
+ */
+yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config,
+                         yk_plan_row *rows_out, int max_rows, int *n_out);
+
+/* Set a policy of recomputation by its strength: 0 makes nothing again, each number up to
+ * yk_plan_strengths() lets one block more make more again. */
+int64_t yk_plan_strengths(const yk_model_shape *shape);
+void yk_plan_set_strength(yk_config *config, const yk_model_shape *shape, int64_t strength);
+
+/* The least strength, from `least` on, with which `config` fits. *plan_out is its plan where
+ * *fits_out. */
+yk_status yk_plan_find_strength(const yk_plan_target *target, const yk_config *config,
+                                int64_t least, bool *fits_out, yk_plan *plan_out);
+
+/* Write what was chosen: "train.micro_batch: 8, memory.recompute: ffn of 12 blocks". Of what `given`
+ * leaves open when it is there, else everything. */
+void yk_plan_write_choices(const yk_config *config, const yk_config *given, char *text,
+                           size_t room);
+
+/* Report that a plan does not fit, and what would. */
+yk_status yk_plan_refuse(const yk_plan_target *target, const yk_config *config,
+                         const yk_plan *plan);
+
+#endif

@@ -1,0 +1,186 @@
+/* engine/plan_search.c - what a configuration leaves open, tried out.
+ *
+ * Every candidate is planned: nothing here estimates. What makes it quick is order. More
+ * recomputation takes less memory and more time, block by block, so that the least that fits is
+ * found by halving; and once smaller micro-batches have become slower twice, still smaller ones are
+ * not looked at.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/plan_parts.h"
+#include "runtime/base/arith.h"
+
+bool yk_plan_has_choices(const yk_config *c)
+{
+    return c->train.micro_batch == YK_AUTO || c->memory.recompute == YK_RECOMPUTE_AUTO ||
+           c->parallel.zero == YK_AUTO;
+}
+
+/* ---- recomputation ------------------------------------------------------------------------ */
+
+int64_t yk_plan_strengths(const yk_model_shape *shape)
+{
+    return shape->layers * YK_RECOMPUTE_BLOCK;
+}
+
+void yk_plan_set_strength(yk_config *config, const yk_model_shape *shape, int64_t strength)
+{
+    int64_t layers = shape->layers;
+    config->memory.recompute = (yk_recompute)yk_div_up(strength, layers);
+    int64_t blocks = strength - (yk_div_up(strength, layers) - 1) * layers;
+    config->memory.recompute_blocks = strength == 0 || blocks == layers ? YK_AUTO : blocks;
+}
+
+/* Plan with a strength; *fits_out tells, and only a plan that fits is kept, in place of *best. */
+static yk_status try_strength(const yk_plan_target *target, const yk_config *config,
+                              int64_t strength, bool *fits_out, yk_plan *best)
+{
+    yk_config c = *config;
+    yk_plan plan;
+    yk_plan_set_strength(&c, target->shape, strength);
+    YK_TRY(yk_plan_try(target, &c, &plan));
+    *fits_out = yk_plan_fits(&plan);
+    if (*fits_out) {
+        yk_plan_fini(best);
+        *best = plan;
+    } else {
+        yk_plan_fini(&plan);
+    }
+    return YK_OK;
+}
+
+yk_status yk_plan_find_strength(const yk_plan_target *target, const yk_config *config,
+                                int64_t least, bool *fits_out, yk_plan *plan_out)
+{
+    yk_plan best = {0};
+    int64_t low = least, high = yk_plan_strengths(target->shape);
+    bool fits;
+    yk_status status = try_strength(target, config, low, &fits, &best);
+    if (status == YK_OK && !fits && high > low) {
+        status = try_strength(target, config, high, &fits, &best);
+        *fits_out = fits;
+        while (status == YK_OK && *fits_out && high - low > 1) { /* high fits, low does not */
+            int64_t middle = low + (high - low) / 2;
+            status = try_strength(target, config, middle, &fits, &best);
+            if (fits)
+                high = middle;
+            else
+                low = middle;
+        }
+    } else {
+        *fits_out = fits;
+    }
+    if (status == YK_OK && *fits_out)
+        *plan_out = best;
+    else
+        yk_plan_fini(&best);
+    return status;
+}
+
+/* ---- candidates --------------------------------------------------------------------------- */
+
+typedef struct search {
+    const yk_plan_target *target;
+    const yk_config *given;
+    yk_plan_row *rows; /* (max_rows) the fastest first */
+    int max_rows, n_rows;
+} search;
+
+static void keep(search *s, const yk_plan *plan)
+{
+    yk_plan_row row = {plan->config, yk_plan_device_bytes(plan), plan->step_s};
+    int at = s->n_rows;
+    while (at > 0 && s->rows[at - 1].step_s > row.step_s) at--;
+    if (at == s->max_rows) return;
+    int moved = (int)yk_min(s->n_rows, s->max_rows - 1) - at;
+    memmove(&s->rows[at + 1], &s->rows[at], (size_t)yk_max(moved, 0) * sizeof *s->rows);
+    s->rows[at] = row;
+    s->n_rows = (int)yk_min(s->n_rows + 1, s->max_rows);
+}
+
+/* Plan a candidate whose recomputation alone may be open; *seconds_out is 0 where it does not fit. */
+static yk_status consider(search *s, const yk_config *config, double *seconds_out)
+{
+    yk_plan plan = {0};
+    bool fits;
+    *seconds_out = 0;
+    if (config->memory.recompute == YK_RECOMPUTE_AUTO) {
+        YK_TRY(yk_plan_find_strength(s->target, config, 0, &fits, &plan));
+    } else {
+        YK_TRY(yk_plan_try(s->target, config, &plan));
+        fits = yk_plan_fits(&plan);
+    }
+    if (fits) {
+        keep(s, &plan);
+        *seconds_out = plan.step_s;
+    }
+    yk_plan_fini(&plan);
+    return YK_OK;
+}
+
+/* Micro-batches from the largest on, until they have become slower twice. */
+static yk_status consider_micro_batches(search *s, yk_config *config)
+{
+    int64_t all = config->train.batch / yk_plan_target_ranks(s->target);
+    double best_s = 0, seconds;
+    int slower = 0;
+    if (s->given->train.micro_batch != YK_AUTO) return consider(s, config, &seconds);
+    for (int64_t n = 1; n <= yk_max(all, 1) && slower < 2; n++) {
+        if (all % n != 0 && n < all) continue;
+        config->train.micro_batch = yk_max(all / n, 1);
+        YK_TRY(consider(s, config, &seconds));
+        if (seconds == 0) continue;
+        slower = best_s > 0 && seconds >= best_s ? slower + 1 : 0;
+        best_s = best_s > 0 && best_s < seconds ? best_s : seconds;
+    }
+    return YK_OK;
+}
+
+yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config,
+                         yk_plan_row *rows_out, int max_rows, int *n_out)
+{
+    search s = {.target = target, .given = config, .rows = rows_out, .max_rows = max_rows};
+    yk_config c = *config;
+    if (config->parallel.zero != YK_AUTO) {
+        YK_TRY(consider_micro_batches(&s, &c));
+    } else {
+        int last = yk_plan_target_ranks(target) > 1 ? 3 : 0; /* alone, stages are the same */
+        for (c.parallel.zero = 0; c.parallel.zero <= last; c.parallel.zero++)
+            YK_TRY(consider_micro_batches(&s, &c));
+    }
+    *n_out = s.n_rows;
+    return YK_OK;
+}
+
+/* ---- in words ----------------------------------------------------------------------------- */
+
+static void append(char *text, size_t room, const char *piece)
+{
+    size_t used = strlen(text);
+    snprintf(text + used, room - used, "%s%s", used ? ", " : "", piece);
+}
+
+void yk_plan_write_choices(const yk_config *config, const yk_config *given, char *text, size_t room)
+{
+    static const char *const names[] = {"none", "cheap", "ffn", "qkv", "block"};
+    char piece[96];
+    text[0] = 0;
+    if (!given || given->train.micro_batch == YK_AUTO) {
+        snprintf(piece, sizeof piece, "train.micro_batch: %" PRId64, config->train.micro_batch);
+        append(text, room, piece);
+    }
+    if (!given || given->memory.recompute == YK_RECOMPUTE_AUTO) {
+        snprintf(piece, sizeof piece, "memory.recompute: %s", names[config->memory.recompute]);
+        append(text, room, piece);
+        if (config->memory.recompute_blocks != YK_AUTO) {
+            snprintf(piece, sizeof piece, "memory.recompute_blocks: %" PRId64,
+                     config->memory.recompute_blocks);
+            append(text, room, piece);
+        }
+    }
+    if (given && given->parallel.zero != YK_AUTO) return;
+    snprintf(piece, sizeof piece, "parallel.zero: %" PRId64, config->parallel.zero);
+    append(text, room, piece);
+}
