@@ -11,6 +11,7 @@
 #include "cli/bench.h"
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "engine/device_choice.h"
 
 /* ---- printing
  * -----------------------------------------------------------------------------
@@ -22,18 +23,25 @@ static double limit_s(const yk_bench *b, const yk_cost *cost)
     return by_flops > by_bytes ? by_flops : by_bytes;
 }
 
+/* What the plan's clock says. */
+static double planned_s(const yk_bench *b, const yk_cost *cost)
+{
+    return yk_cost_seconds(cost, &b->planned) + b->planned.launch_s;
+}
+
 static void print_table(const yk_bench *b)
 {
     printf("%s, %s; measured: memory %.0f GB/s, products %.1f TFLOP/s\n",
            yk_device_get_spec(b->device)->name, yk_dtype_name(b->dtype), b->memory_rate * 1e-9,
            b->matmul_rate * 1e-12);
-    printf("%-26s %-34s %10s %10s %10s %9s %9s %6s\n", "operation", "size", "us", "low", "high",
-           "GB/s", "TFLOP/s", "limit");
+    printf("%-26s %-34s %10s %10s %10s %10s %9s %9s %6s\n", "operation", "size", "us", "low",
+           "high", "planned", "GB/s", "TFLOP/s", "limit");
     for (int i = 0; i < b->n_rows; i++) {
         const yk_bench_row *r = &b->rows[i];
-        printf("%-26s %-34s %10.1f %10.1f %10.1f %9.0f %9.1f %5.0f%%\n", r->name, r->size,
-               r->seconds * 1e6, r->low * 1e6, r->high * 1e6, r->cost.bytes / r->seconds * 1e-9,
-               r->cost.flops / r->seconds * 1e-12, 100 * limit_s(b, &r->cost) / r->seconds);
+        printf("%-26s %-34s %10.1f %10.1f %10.1f %10.1f %9.0f %9.1f %5.0f%%\n", r->name, r->size,
+               r->seconds * 1e6, r->low * 1e6, r->high * 1e6, planned_s(b, &r->cost) * 1e6,
+               r->cost.bytes / r->seconds * 1e-9, r->cost.flops / r->seconds * 1e-12,
+               100 * limit_s(b, &r->cost) / r->seconds);
     }
 }
 
@@ -46,12 +54,13 @@ static void print_json(const yk_bench *b)
            b->matmul_rate);
     for (int i = 0; i < b->n_rows; i++) {
         const yk_bench_row *r = &b->rows[i];
-        printf("%s\n {\"op\": \"%s\", \"size\": \"%s\", \"seconds\": %.6g, "
-               "\"low\": %.6g, "
-               "\"high\": %.6g, \"bytes\": %.6g, \"flops\": %.6g, \"limit_share\": "
-               "%.4f}",
-               i ? "," : "", r->name, r->size, r->seconds, r->low, r->high, r->cost.bytes,
-               r->cost.flops, limit_s(b, &r->cost) / r->seconds);
+        printf(
+            "%s\n {\"op\": \"%s\", \"size\": \"%s\", \"seconds\": %.6g, "
+            "\"low\": %.6g, "
+            "\"high\": %.6g, \"planned\": %.6g, \"bytes\": %.6g, \"flops\": %.6g, \"limit_share\": "
+            "%.4f}",
+            i ? "," : "", r->name, r->size, r->seconds, r->low, r->high, planned_s(b, &r->cost),
+            r->cost.bytes, r->cost.flops, limit_s(b, &r->cost) / r->seconds);
     }
     printf("]}\n");
 }
@@ -107,6 +116,7 @@ static yk_status choose_attention(yk_device *device, const char *name, bool loos
 
 static yk_status bench_ops(yk_bench *b, bool json)
 {
+    YK_TRY(yk_device_describe(b->device, &b->planned));
     yk_status status = yk_bench_open(b);
     if (status == YK_OK) status = yk_bench_ops(b);
     if (json)

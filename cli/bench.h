@@ -40,6 +40,7 @@ typedef struct yk_bench {
     int64_t pattern_bytes;
     yk_step_values *values;          /* device memory: a step in good order */
     double memory_rate, matmul_rate; /* measured first */
+    yk_device_spec planned;          /* the device as plans know it */
     yk_bench_row rows[YK_BENCH_MAX_ROWS];
     int n_rows;
 } yk_bench;

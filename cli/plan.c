@@ -13,6 +13,7 @@
 /* What is asked for. */
 typedef struct request {
     const char *device; /* "" : this machine's */
+    const char *trace;  /* "" : none is written */
     int64_t ranks, node_size;
     bool fit, json;
 } request;
@@ -27,8 +28,10 @@ static yk_status print(const yk_config *config, const request *r, const yk_model
         yk_plan_print_json(&plan, stdout);
     else
         yk_plan_print(&plan, stdout);
+    yk_status status = YK_OK;
+    if (r->trace[0]) status = yk_plan_trace(&plan, shape, topology, r->trace);
     yk_plan_fini(&plan);
-    return YK_OK;
+    return status;
 }
 
 static yk_status plan(const yk_config *config, const request *r)
@@ -52,7 +55,7 @@ static yk_status plan(const yk_config *config, const request *r)
 yk_status yk_cli_plan(int argc, char **argv)
 {
     yk_cli_list sets = {.n_items = 0};
-    request r = {.device = "", .ranks = 1};
+    request r = {.device = "", .trace = "", .ranks = 1};
     const char *path;
     bool done;
     int n;
@@ -86,6 +89,11 @@ yk_status yk_cli_plan(int argc, char **argv)
          .type = YK_CLI_SWITCH,
          .out = &r.fit,
          .text = "list what fits, the fastest first, whatever the file chooses"},
+        {.name = "trace",
+         .type = YK_CLI_TEXT,
+         .out = &r.trace,
+         .value = "FILE",
+         .text = "write the step's timeline, for Perfetto or chrome://tracing"},
         {.name = "json", .type = YK_CLI_SWITCH, .out = &r.json, .text = "print one JSON object"},
     };
     const yk_cli_command command = {

@@ -65,6 +65,10 @@ yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
 yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shape,
                              const yk_device_spec *spec, const yk_topology *topology, FILE *out);
 
+/* Write the timeline of a planned step to `path`, as runtime/observe/trace.h says. */
+yk_status yk_plan_trace(const yk_plan *plan, const yk_model_shape *shape,
+                        const yk_topology *topology, const char *path);
+
 /* Plan evaluation and generation alone: parameters, and a pass over `seq_len` positions. */
 yk_status yk_plan_make_inference(const yk_config *config, const yk_model_shape *shape,
                                  const yk_device_spec *spec, yk_plan *plan_out);
