@@ -128,7 +128,7 @@ static void fill_batch(bench_step *b)
 static yk_status create_engine(bench_step *b)
 {
     yk_engine_options o = {.device = b->device,
-                           .config = &b->config,
+                           .config = &b->plan.config,
                            .shape = &b->shape,
                            .train = true,
                            .sizes = &b->plan.sizes,
@@ -266,9 +266,9 @@ static void print_json(bench_step *b)
            b->plan.micro_batch, c->train.batch, c->train.seq_len, r->steps, r->warmup,
            yk_graphs_count(b->engine->graphs));
     printf("\"tokens_per_s\": %.7g, \"ms\": %.6g, \"ms_min\": %.6g, \"ms_max\": %.6g, "
-           "\"host_ms\": %.5g, \"start_s\": %.4g, ",
+           "\"planned_ms\": %.6g, \"host_ms\": %.5g, \"start_s\": %.4g, ",
            (double)b->plan.tokens / typical_s, 1e3 * typical_s, 1e3 * b->step_s[0],
-           1e3 * b->step_s[r->steps - 1], 1e3 * host_s, b->first_step_s);
+           1e3 * b->step_s[r->steps - 1], 1e3 * b->plan.step_s, 1e3 * host_s, b->first_step_s);
     printf("\"model_flops\": %.9g, \"sheet_flops\": %.6g, \"product_flops\": %.6g, \"mfu\": %.4f, "
            "\"mfu_product\": %.4f, ",
            b->model_flops, sheet, b->product_rate, rate / sheet, rate / b->product_rate);
