@@ -56,7 +56,11 @@ static void take_rates(yk_device_spec *spec, const yk_device_spec *known)
         spec->matmul_flops[t] = known->matmul_flops[t];
         spec->attention_flops[t] = known->attention_flops[t];
     }
-    for (int i = 0; i < 2; i++) spec->softmax_s[i] = known->softmax_s[i];
+    for (int i = 0; i < 2; i++) {
+        spec->softmax_s[i] = known->softmax_s[i];
+        spec->cudnn_flops[i] = known->cudnn_flops[i];
+        spec->cudnn_softmax_s[i] = known->cudnn_softmax_s[i];
+    }
     spec->memory_rate = known->memory_rate;
     spec->host_link_rate = known->host_link_rate;
     spec->launch_s = known->launch_s;

@@ -47,6 +47,8 @@ typedef struct yk_device_spec {
     double attention_backward;                 /* share of it that the backward pass has; 0: all */
     double softmax_s[2];                       /* seconds beside products for a pair of positions
                                                 * and a head, forward and backward */
+    double cudnn_flops[2];                     /* of cuDNN's attention in 16 bits, forward and */
+    double cudnn_softmax_s[2];                 /* backward; 0: as our own */
     double memory_rate;                        /* bytes/s, read plus written */
     double host_link_rate;                     /* bytes/s to or from host memory, each way */
     double launch_s;                           /* seconds one operation costs beside its work */

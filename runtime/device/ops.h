@@ -340,6 +340,7 @@ typedef struct yk_cost {
     int64_t m, n, k; /* MATMUL: sides of the result, depth of its sums; 0: not looked at */
     double pairs;    /* ATTENTION: pairs of positions in the tiles that are computed, all heads' */
     bool backward;   /* ATTENTION */
+    bool cudnn;      /* ATTENTION: cuDNN's kernels would be taken where they may be */
 } yk_cost;
 
 /* Seconds that an operation takes on the device that `spec` describes, its launch left out. */

@@ -12,6 +12,7 @@
  *              instructions are those of sm_80; backward 0.52 of that; fp32 0.16 of the fp32 figure.
  *              The softmax: 16 instructions forward and 29 backward for a pair, on one of a
  *              multiprocessor's 128 lanes
+ *              cuDNN's on sm_90: measured
  *   memory     0.81 to 0.90, what norms reach; PCIe 0.80 of the raw rate, both ways in use
  *
  * Shares were measured on an H200: products, attention at head sizes 64 and 128, norms, AdamW, copies.
@@ -36,6 +37,10 @@
 #define MULTIPROCESSORS(n, ghz)                                                                    \
     .context_bytes = GIB(0.75), .n_multiprocessors = (n), .attention_backward = 0.52,              \
     .softmax_s = {16.2 / (128 * (n) * (ghz)*GIGA), 28.8 / (128 * (n) * (ghz)*GIGA)}
+
+/* cuDNN's attention on sm_90, with sums in a fixed order. */
+#define CUDNN_SM90                                                                                 \
+    .cudnn = true, .cudnn_flops = {855 * TERA, 890 * TERA}, .cudnn_softmax_s = {0.38e-12, 2e-12}
 
 typedef struct known_spec {
     const char *short_name;
@@ -121,7 +126,7 @@ static const known_spec known_specs[] = {
      "NVIDIA H100",
      {.name = "NVIDIA H100 80GB HBM3",
       .kind = YK_DEVICE_CUDA,
-      .cudnn = true,
+      CUDNN_SM90,
       .memory_bytes = GIB(79.1),
       MULTIPROCESSORS(132, 1.755),
       .matmul_flops = RATES(52, 770),
@@ -135,7 +140,7 @@ static const known_spec known_specs[] = {
      "NVIDIA H200",
      {.name = "NVIDIA H200",
       .kind = YK_DEVICE_CUDA,
-      .cudnn = true,
+      CUDNN_SM90,
       .memory_bytes = GIB(139.8),
       MULTIPROCESSORS(132, 1.755),
       .matmul_flops = RATES(52, 770),
