@@ -61,6 +61,11 @@ bool yk_beats_claim(const yk_beats *b)
     return atomic_compare_exchange_strong(&b->table->claimed, &free, 1);
 }
 
+bool yk_beats_are_claimed(const yk_beats *b)
+{
+    return atomic_load(&b->table->claimed) != 0;
+}
+
 /* ---- shared memory ------------------------------------------------------------------------ */
 
 /* Where the table of a cell is: a descriptor of its first rank's process. */
@@ -237,7 +242,8 @@ void yk_beats_destroy(yk_beats *b)
     free(b);
 }
 
-/* Rows are read and written word by word, each whole. */
+/* Rows are read and written word by word, each whole. That a rank has failed or is gone may be known
+ * here before the last rows that it sent arrive: they do not make it run again. */
 static void copy_out(const yk_beats *b, int64_t *to)
 {
     for (int i = 0; i < b->own_count; i++) {
@@ -249,8 +255,11 @@ static void copy_out(const yk_beats *b, int64_t *to)
 static void copy_in(const yk_beats *b, const peer *p, const int64_t *from)
 {
     for (int i = 0; i < p->count; i++) {
-        _Atomic int64_t *row = (void *)yk_beats_row(b, b->members[p->first + i]);
-        for (int j = 0; j < ROW_WORDS; j++) atomic_store(&row[j], *from++);
+        yk_beat *beat = yk_beats_row(b, b->members[p->first + i]);
+        int64_t known = atomic_load(&beat->state);
+        _Atomic int64_t *row = (void *)beat;
+        for (int j = 0; j < ROW_WORDS; j++, from++)
+            if (&row[j] != &beat->state || known == YK_BEAT_RUNS) atomic_store(&row[j], *from);
     }
 }
 

@@ -56,6 +56,9 @@ int yk_beats_cell(const yk_beats *beats, int rank);
 /* Is this rank the first in its cell to ask? */
 bool yk_beats_claim(const yk_beats *beats);
 
+/* Has one asked? */
+bool yk_beats_are_claimed(const yk_beats *beats);
+
 /* Let the other cells know that what is wrong with `rank` has been said: their rows of it become
  * YK_BEAT_FAILED. By the caller of yk_beats_exchange(), once.                            [local] */
 void yk_beats_tell(yk_beats *beats, int rank);

@@ -20,8 +20,11 @@
 
 #define INTERVAL_MS 100
 #define DT_MAX_S    0.5 /* what a look counts for at most: this process itself may have stood still */
-#define SUSPECT_S   1.4 /* of silence, after a signal: less than mpirun waits between two */
+#define SUSPECT_S   1.0 /* of silence, when mpirun ends the run: it kills all in twice that time */
+#define ENDING_S    5.0 /* that it does so is believed for so long */
 #define LAST_WORD_S 0.2 /* for other nodes to hear of it */
+#define OTHERS_S    1.0 /* for those to say it who know it better */
+#define MATES_S     0.4 /* the same, when mpirun ends the run */
 #define END_S       0.3
 #define HEARD_S     1.0 /* a first rank that is silent for longer brings no news of other cells */
 #define FAREWELL_S  5.0
@@ -67,7 +70,7 @@ struct yk_watchdog {
     struct pollfd *polled; /* (size + 1): wake, then those of `seen` that have one */
     int64_t *times;        /* (2 * size) of a step */
     int64_t judged;        /* steps below are judged for slowness */
-    double looked_s, quiet_until_s;
+    double looked_s, quiet_until_s, ending_until_s;
     int wake;
     atomic_bool stops, suspects;
     pthread_t thread;
@@ -131,12 +134,20 @@ static void age(yk_watchdog *w, double dt)
     }
 }
 
+/* Has mpirun begun to end the run, as it does when a rank has died? It sends SIGCONT at once, SIGTERM a
+ * second later and SIGKILL another second later. A process that stood still may have been woken by
+ * anybody. */
 static bool was_asked(yk_watchdog *w)
 {
-    sigset_t pending;
+    sigset_t pending, woken;
+    sigemptyset(&woken);
+    sigaddset(&woken, SIGCONT);
+    if (sigtimedwait(&woken, NULL, &(struct timespec){0, 0}) == SIGCONT &&
+        w->looked_s > w->quiet_until_s)
+        w->ending_until_s = w->looked_s + ENDING_S;
     sigpending(&pending);
     if (sigismember(&pending, SIGTERM)) atomic_store(&w->suspects, true);
-    return atomic_load(&w->suspects);
+    return atomic_load(&w->suspects) || w->looked_s < w->ending_until_s;
 }
 
 /* How long a rank may stay where it is while others wait. */
@@ -165,8 +176,15 @@ static fault judge(yk_watchdog *w, int r, bool asked)
     if (r == w->world->rank) return s->behind_s > limit_s(w, row) ? LATE : FINE;
     if (asked && !is_near && s->silent_s > SUSPECT_S) return GONE;
     if (s->silent_s > w->timeout_s) return SILENT;
-    bool is_still = s->silent_s > HEARD_S; /* which will show, or pass */
-    return s->behind_s > limit_s(w, row) && !is_still ? LATE : FINE;
+    return s->behind_s > limit_s(w, row) ? LATE : FINE;
+}
+
+/* Does a rank's process seem to stand still? It will show, or pass; others that wait for it look late. */
+static bool is_any_still(const yk_watchdog *w)
+{
+    for (int r = 0; r < w->world->size; r++)
+        if (r != w->world->rank && w->seen[r].silent_s > HEARD_S) return true;
+    return false;
 }
 
 /* The worst fault there is, and whose; of ranks that are late the one that is furthest behind. */
@@ -183,7 +201,7 @@ static fault find_fault(yk_watchdog *w, int *rank_out)
         worst = f;
         *rank_out = r;
     }
-    return worst;
+    return worst == LATE && is_any_still(w) ? FINE : worst;
 }
 
 /* Sleep until it is time to look, something is asked for, or a process of this cell ends. */
@@ -323,19 +341,6 @@ static bool has_life(const yk_watchdog *w, int cell)
     return false;
 }
 
-/* In a silent cell whose first rank is the one at fault, another may be about to say so. */
-static bool is_said_meanwhile(yk_watchdog *w, int r)
-{
-    bool asked = was_asked(w);
-    double wait_s = asked ? LAST_WORD_S : SUSPECT_S;
-    for (double begin = yk_clock_s(); yk_clock_s() - begin < wait_s; sleep_s(0.02)) {
-        yk_beats_exchange(w->beats, false);
-        if (atomic_load(&yk_beats_row(w->beats, r)->state) == YK_BEAT_FAILED) return true;
-        if (!asked && was_asked(w)) return true; /* it has been, and mpirun passes it on */
-    }
-    return false;
-}
-
 static bool is_alone(const yk_watchdog *w, int r)
 {
     int n = 0;
@@ -344,16 +349,45 @@ static bool is_alone(const yk_watchdog *w, int r)
     return n == 1;
 }
 
-/* The cell of the rank at fault speaks, or, when all there are silent, the lowest other one; in a cell,
- * who comes first. */
+/* The cell of the rank at fault speaks, or, when all there are silent, the lowest other one. */
+static int speaking_cell(const yk_watchdog *w, int r)
+{
+    int own = yk_beats_cell(w->beats, r), speaks = own;
+    if (has_life(w, own)) return own;
+    for (int c = w->world->size - 1; c >= 0; c--)
+        if (yk_beats_cell(w->beats, c) == c && has_life(w, c)) speaks = c;
+    return speaks;
+}
+
+/* How long to leave the word to others. A silent cell may have lost the rank that it is heard by, and
+ * another there be about to speak; and a process that itself stood still knows less than they do. */
+static double patience_s(yk_watchdog *w, int r)
+{
+    bool is_mine = speaking_cell(w, r) == yk_beats_cell(w->beats, w->world->rank);
+    bool may_be_heard = !has_life(w, yk_beats_cell(w->beats, r)) && !is_alone(w, r);
+    if (!is_mine) return OTHERS_S;
+    if (w->looked_s < w->quiet_until_s) return STILL_S;
+    if (!may_be_heard) return 0;
+    return was_asked(w) ? MATES_S : OTHERS_S;
+}
+
+/* Wait for another to say what is wrong with rank r, alive to all who look. */
+static bool is_said_meanwhile(yk_watchdog *w, int r)
+{
+    double wait_s = patience_s(w, r);
+    for (double begin = yk_clock_s(); yk_clock_s() - begin < wait_s; sleep_s(0.02)) {
+        atomic_fetch_add(&w->own->ticks, 1);
+        yk_beats_exchange(w->beats, false);
+        if (yk_beats_are_claimed(w->beats)) return true;
+        if (atomic_load(&yk_beats_row(w->beats, r)->state) == YK_BEAT_FAILED) return true;
+    }
+    return false;
+}
+
+/* In a cell, who comes first. */
 static bool is_speaker(yk_watchdog *w, int r)
 {
-    int mine = yk_beats_cell(w->beats, w->world->rank), speaks = yk_beats_cell(w->beats, r);
-    bool silent = !has_life(w, speaks);
-    for (int c = w->world->size - 1; c >= 0 && silent; c--)
-        if (yk_beats_cell(w->beats, c) == c && has_life(w, c)) speaks = c;
-    if (speaks != mine || !yk_beats_claim(w->beats)) return false;
-    return !silent || is_alone(w, r) || !is_said_meanwhile(w, r);
+    return !is_said_meanwhile(w, r) && yk_beats_claim(w->beats);
 }
 
 /* A stopped process cannot leave: end it, where it is ours to reach, once MPI knows that the run has
@@ -377,12 +411,13 @@ static void *leave_late(void *unused)
 static _Noreturn void leave(yk_watchdog *w, int r, fault f)
 {
     double begin = yk_clock_s();
-    bool speaks = f != FAILED && begin > w->quiet_until_s && is_speaker(w, r);
+    bool speaks = f != FAILED && is_speaker(w, r);
     pthread_t late;
     if (speaks) {
         yk_held_end(&w->world->held, 0);
         say(w, r, f);
         yk_beats_tell(w->beats, r);
+        begin = yk_clock_s();
     }
     while (yk_clock_s() - begin < LAST_WORD_S) {
         atomic_fetch_add(&w->own->ticks, 1);

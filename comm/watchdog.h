@@ -53,7 +53,8 @@ void yk_watchdog_step(yk_watchdog *watchdog, int64_t step);
 void yk_watchdog_computed(yk_watchdog *watchdog, int64_t step, double seconds);
 
 /* A signal has asked for the end. mpirun sends it too when a rank has died, a second before it kills the
- * others: a rank of another node that is silent for longer than that is taken for dead.  [local] */
+ * others: a rank of another node that is silent for a second then is taken for dead. SIGCONT, which it
+ * sends first, says the same where it is blocked (engine/signals.h).                     [local] */
 void yk_watchdog_suspect(yk_watchdog *watchdog);
 
 #endif

@@ -17,6 +17,8 @@ static sigset_t stop_signals(void)
 void yk_signals_block(void)
 {
     sigset_t set = stop_signals();
+    /* It wakes a stopped process all the same, and the watchdog looks for it. */
+    sigaddset(&set, SIGCONT);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 

@@ -10,10 +10,10 @@
 #include "launch/hosts.h"
 #include "launch/network.h"
 
-/* When one rank ends badly, mpirun waits this long before it sends the others SIGTERM, and as long
- * again before SIGKILL (Open MPI's own is 1). It is the time in which they find out who is missing and
- * say so; and it passes even when all are gone, so it is short. */
-#define YK_MPIRUN_KILL_S 2
+/* When one rank ends badly, mpirun sends the others SIGCONT at once, SIGTERM after this many seconds and
+ * SIGKILL after as many again. Ranks begin to look for the missing one at SIGCONT (comm/watchdog.c), so they
+ * have twice this time to say who it is; and it passes even when all are gone, so it is short. */
+#define YK_MPIRUN_KILL_S 1
 
 typedef struct yk_mpirun {
     const yk_hosts *hosts;     /* after yk_hosts_place() */

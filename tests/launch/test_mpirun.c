@@ -58,7 +58,7 @@ static void on_this_machine_ranks_are_counted_and_left_unbound(void **state)
     (void)state;
     assert_string_equal(command_for("localhost", 4, 8, NULL, NULL, false),
                         "mpirun -q -n 4 --map-by slot --bind-to none "
-                        "--mca odls_base_sigkill_timeout 2 /opt/yoke train a.yaml");
+                        "--mca odls_base_sigkill_timeout 1 /opt/yoke train a.yaml");
 }
 
 static void other_hosts_are_named_with_their_ranks(void **state)
@@ -88,7 +88,7 @@ static void the_environment_of_the_libraries_is_forwarded(void **state)
                          (char[]){"=strange"},         NULL};
     (void)state;
     assert_non_null(strstr(command_for("localhost", 2, 2, NULL, env, false),
-                           "timeout 2 -x NCCL_DEBUG -x UCX_TLS -x OMP_WAIT_POLICY -x YK_X -x "
+                           "timeout 1 -x NCCL_DEBUG -x UCX_TLS -x OMP_WAIT_POLICY -x YK_X -x "
                            "CUDA_VISIBLE_DEVICES /opt/yoke"));
 }
 

@@ -5,7 +5,7 @@
  *   slow     rank 1 sleeps in its steps: it is named
  *   hang     rank 1 stays in a unit while the others go on and wait
  *   start    rank 1 takes longer than the deadline for its first step, and to save
- *   crash    rank 1 ends by a signal of its own making
+ *   crash R  rank R ends by a signal of its own making
  *   fail     rank 1 fails by itself, and says so
  *   still    a training that can be stopped as a whole
  */
@@ -65,7 +65,7 @@ static void step(watched *w, int64_t number, double each_s, double odd_s)
     EXPECT(w, yk_world_barrier(w->world) == YK_OK);
 }
 
-static void run(watched *w, const char *what)
+static void run(watched *w, const char *what, const char *word)
 {
     if (strcmp(what, "fine") == 0)
         for (int i = 0; i < 1000; i++) step(w, i, 2e-3, 0);
@@ -84,7 +84,7 @@ static void run(watched *w, const char *what)
         step(w, i, 1e-4, 0);
     }
     for (int i = 0; i < 50 && !strcmp(what, "crash"); i++) step(w, i, 1e-2, 0);
-    if (strcmp(what, "crash") == 0 && w->rank == 1) raise(SIGSEGV);
+    if (strcmp(what, "crash") == 0 && w->rank == atoi(word)) raise(SIGSEGV);
     if (strcmp(what, "crash") == 0) step(w, 50, 1e-3, 0);
     for (int i = 0; i < 3 && !strcmp(what, "fail"); i++) step(w, i, 1e-3, 0);
     if (strcmp(what, "fail") == 0 && w->rank == 1) {
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
     w.rank = yk_world_rank(w.world);
     EXPECT(&w, yk_watchdog_start(w.world, TIMEOUT_S, &w.dog) == YK_OK);
     EXPECT(&w, w.dog != NULL);
-    run(&w, argv[1]);
+    run(&w, argv[1], argc > 2 ? argv[2] : "");
     yk_watchdog_stop(w.dog, YK_OK, false);
     if (w.rank == 0) printf("done\n");
     yk_world_leave(w.world);

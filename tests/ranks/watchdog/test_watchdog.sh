@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/ranks/watchdog/test_watchdog.sh - who is named, and who is not. Nodes of one rank are as far apart as
 # two machines are.
-# ctest: TIMEOUT 120
+# ctest: TIMEOUT 240
 . "$(dirname "$0")/../../expect.sh" || exit 1
 . "$YK_SOURCE/tests/ranks/ranks.sh" || exit 1
 program=$YK_BUILD/tests/ranks/watchdog/rank_watchdog
@@ -41,7 +41,7 @@ for nodes in 3 1; do
     expect_named 1 "has not gone on for 1 s while others wait for it, in step 5, the forward pass of unit 2"
 
     case_is "a rank that crashes is named (nodes of $nodes)"
-    on_ranks 3 $nodes "$program" crash
+    on_ranks 3 $nodes "$program" crash 1
     expect_named 1 "in step 4"
 
     case_is "a rank that has said why it failed is not named, and the others leave (nodes of $nodes)"
@@ -51,6 +51,12 @@ for nodes in 3 1; do
     [ "$status" -ne 0 ] || fail "exit status 0"
     expect_text err "yoke: this: failed"
     expect_no_text err "yoke: rank"
+done
+
+case_is "a rank by which its node is heard is named once by all nodes"
+for i in 1 2 3 4; do
+    on_ranks 4 2 "$program" crash 0
+    expect_named 0 "in step 4"
 done
 
 case_is "a first step and a saving may take longer than the deadline"
