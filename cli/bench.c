@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "engine/device_choice.h"
+#include "runtime/device/tune.h"
 
 /* ---- printing
  * -----------------------------------------------------------------------------
@@ -114,6 +115,11 @@ static yk_status choose_attention(yk_device *device, const char *name, bool loos
     return yk_fail(YK_EINVAL, "--attention", "\"%s\" is none of auto, cudnn, own", name);
 }
 
+static yk_status choose_tuning(yk_device *device, bool tune)
+{
+    return yk_device_tune(device, tune ? YK_TUNE_FULL : YK_TUNE_OFF, "");
+}
+
 static yk_status bench_ops(yk_bench *b, bool json)
 {
     YK_TRY(yk_device_describe(b->device, &b->planned));
@@ -133,7 +139,7 @@ yk_status yk_cli_bench(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "comm") == 0) return yk_bench_comm(argc - 1, argv + 1);
     const char *device = "auto", *preset = "gpt2-124m", *dtype = "bf16", *what;
     const char *attention = "auto";
-    bool json = false, loose = false, done;
+    bool json = false, loose = false, tune = false, done;
     int n;
     yk_bench b = {.batch = 64, .seq_len = 1024, .stretch_ms = 5, .only = ""};
     const yk_cli_option options[] = {
@@ -175,6 +181,10 @@ yk_status yk_cli_bench(int argc, char **argv)
          .type = YK_CLI_SWITCH,
          .out = &loose,
          .text = "as with numerics.deterministic: false"},
+        {.name = "tune",
+         .type = YK_CLI_SWITCH,
+         .out = &tune,
+         .text = "let the library's algorithms race, and time the fastest"},
         {.name = "stretch",
          .type = YK_CLI_INT,
          .out = &b.stretch_ms,
@@ -209,6 +219,7 @@ yk_status yk_cli_bench(int argc, char **argv)
     YK_TRY(find_shape(preset, &b.shape));
     YK_TRY(open_device(device, &b.device));
     yk_status status = choose_attention(b.device, attention, loose);
+    if (status == YK_OK) status = choose_tuning(b.device, tune);
     if (status == YK_OK) status = bench_ops(&b, json);
     yk_device_close(b.device);
     return status;

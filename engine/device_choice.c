@@ -1,6 +1,8 @@
 /* engine/device_choice.c - from a configuration to a device. */
 #include "engine/device_choice.h"
 
+#include "engine/tuning.h"
+
 bool yk_config_wants_gpu(const yk_config *config)
 {
     if (config->device == YK_DEVICE_CHOICE_AUTO) return yk_device_count_cuda() > 0;
@@ -30,6 +32,7 @@ yk_status yk_device_open_chosen(const yk_config *config, int gpu, yk_device **de
     YK_TRY(yk_device_open_cuda(gpu, &device));
     yk_device_set_tf32(device, config->precision.tf32);
     yk_status status = choose_attention(config, device);
+    if (status == YK_OK) status = yk_tuning_begin(config, device);
     if (status != YK_OK) {
         yk_device_close(device);
         return status;

@@ -16,6 +16,7 @@
 #include "engine/device_choice.h"
 #include "engine/run_folder.h"
 #include "engine/trainer_parts.h"
+#include "engine/tuning.h"
 #include "engine/weights.h"
 #include "engine/write_text.h"
 
@@ -162,11 +163,17 @@ static yk_status together(yk_trainer *t, yk_status (*part)(yk_trainer *t))
     return yk_world_agree(t->world, part(t));
 }
 
+static yk_status share_choices(yk_trainer *t)
+{
+    return t->world ? yk_tuning_share(t->world, t->device) : YK_OK;
+}
+
 yk_status yk_trainer_start(yk_trainer *t)
 {
     YK_TRY(watch(t));
     YK_TRY(together(t, check));
     YK_TRY(together(t, find_place));
     YK_TRY(together(t, plan));
+    YK_TRY(together(t, share_choices));
     return together(t, prepare);
 }

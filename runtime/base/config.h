@@ -96,6 +96,12 @@ typedef enum yk_attention_choice {
     YK_ATTENTION_CHOICE_OWN,
 } yk_attention_choice;
 
+typedef enum yk_tune_choice {
+    YK_TUNE_CHOICE_OFF,    /* the library's first choice */
+    YK_TUNE_CHOICE_CACHED, /* what an earlier run found */
+    YK_TUNE_CHOICE_FULL,   /* that, and what is faster of what none has tried */
+} yk_tune_choice;
+
 typedef enum yk_device_choice {
     YK_DEVICE_CHOICE_AUTO, /* cuda where there is a GPU, else cpu */
     YK_DEVICE_CHOICE_CPU,
@@ -224,6 +230,7 @@ typedef struct yk_config {
     struct {
         yk_string_list steps; /* numbers and ranges of steps: "7", "10-12" */
     } trace;
+    yk_tune_choice tune;
     yk_device_choice device;
 } yk_config;
 

@@ -102,6 +102,12 @@ static const yk_choice attention_providers[] = {
     {"own", YK_ATTENTION_CHOICE_OWN},
     {NULL, 0},
 };
+static const yk_choice tunes[] = {
+    {"off", YK_TUNE_CHOICE_OFF},
+    {"cached", YK_TUNE_CHOICE_CACHED},
+    {"full", YK_TUNE_CHOICE_FULL},
+    {NULL, 0},
+};
 static const yk_choice devices[] = {
     {"auto", YK_DEVICE_CHOICE_AUTO},
     {"cpu", YK_DEVICE_CHOICE_CPU},
@@ -395,6 +401,12 @@ const yk_config_key yk_config_keys[] = {
              "Perfetto: numbers and ranges, such as 20, 30-32. Such a step takes longer. Unset: "
              "none."},
 
+    {ENUM(tune), .initial = "off", .choices = tunes, .also = "autotune tuning benchmark",
+     .text =
+         "Which of cuBLASLt's algorithms a GPU's matrix products take. off: the first that it "
+         "names. cached: what an earlier run on such a GPU, driver and library found fastest. "
+         "full: that, and in a run of one rank, a shape that none has met is timed at its first "
+         "use and kept in ~/.cache/yoke. All ranks take what rank 0 knows."},
     {ENUM(device), .initial = "auto", .choices = devices,
      .text = "Where to compute. auto: on a GPU if there is one, else on the processors."},
 };

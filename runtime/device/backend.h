@@ -12,6 +12,7 @@
 
 #include "runtime/device/ops.h"
 #include "runtime/device/ops_wire.h"
+#include "runtime/device/tuner.h"
 
 /* A place in time on a stream. */
 typedef union yk_mark {
@@ -113,6 +114,7 @@ struct yk_device {
     const yk_backend *backend;
     const yk_workspaces *workspaces;
     yk_device_spec spec;
+    yk_tuner *tuner; /* NULL: there is nothing to choose */
     yk_device_kind kind;
     struct yk_recorder *recorder; /* the one that runs, or NULL */
     void *state;

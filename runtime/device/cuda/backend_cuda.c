@@ -60,6 +60,17 @@ static void describe(yk_device *d, const struct cudaDeviceProp *p, int index)
     spec->launch_s = 2e-6;
 }
 
+/* What a choice of algorithms holds for. */
+static yk_status create_tuner(yk_device *d, const struct cudaDeviceProp *p)
+{
+    char identity[160];
+    int driver = 0;
+    (void)cudaDriverGetVersion(&driver);
+    snprintf(identity, sizeof identity, "%.63s sm_%d%d driver %d cuBLASLt %zu", p->name, p->major,
+             p->minor, driver, cublasLtGetVersion());
+    return yk_tuner_create(identity, &d->tuner);
+}
+
 static yk_status open_libraries(yk_cuda_state *state)
 {
     cublasStatus_t status = cublasLtCreate(&state->lt);
@@ -84,6 +95,7 @@ static yk_status open_gpu(yk_device *d, yk_cuda_state *state, int index)
     state->shared_bytes_max = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
     YK_TRY(yk_cuda_check(yk_cuda_kernels_prepare(state->shared_bytes_max), "loading kernels"));
     describe(d, &properties, index);
+    YK_TRY(create_tuner(d, &properties));
     return open_libraries(state);
 }
 
@@ -131,6 +143,7 @@ yk_status yk_device_open_cuda(int index, yk_device **device_out)
     *device_out = d;
     return YK_OK;
 fail_alloc:
+    if (d) yk_tuner_destroy(d->tuner);
     free(state);
     free(d);
     return status;
@@ -141,6 +154,7 @@ void yk_cuda_close(yk_device *d)
     yk_cuda_state *state = d->state;
     (void)cudaSetDevice(state->index);
     yk_cudnn_attention_close(state->cudnn);
+    yk_tuner_destroy(d->tuner);
     yk_cuda_products_destroy(state->products);
     (void)cublasLtDestroy(state->lt);
     free(state);

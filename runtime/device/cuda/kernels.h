@@ -76,6 +76,9 @@ cudaError_t yk_cuda_step_finish(const yk_step_finish_args *a, cudaStream_t s);
 /* adamw.cu */
 cudaError_t yk_cuda_adamw(const yk_adamw_args *a, cudaStream_t s);
 
+/* digest.cu: a number of `bytes` of x, the same for the same bits; whole 16-bit words count. */
+cudaError_t yk_cuda_digest(uint64_t *digest, const void *x, int64_t bytes, cudaStream_t s);
+
 /* cast.cu */
 cudaError_t yk_cuda_cast(const yk_cast_args *a, cudaStream_t s);
 

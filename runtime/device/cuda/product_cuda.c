@@ -2,7 +2,8 @@
  * algorithms.
  *
  * What a choice depends on is the key: sizes, types, epilogue and the alignment
- * of every pointer. The table is open-addressed and never grows: a training
+ * of every pointer. It is what the tuner knows of that key; else cuBLASLt's first
+ * candidate, or the fastest of the first dozen where the tuner lets them race. The table is open-addressed and never grows: a training
  * step has a few dozen shapes. When generation with ever new lengths fills it,
  * further shapes are chosen anew each time.
  */
@@ -12,10 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/device/cuda/race.h"
 #include "runtime/device/cuda/sizes.h"
 
 #define SLOTS      1024
 #define MAX_FILLED (SLOTS / 2)
+#define CANDIDATES 12 /* of a race */
 
 typedef struct key {
     int64_t m, n, k;
@@ -200,37 +203,147 @@ static yk_status drop_aux(cublasLtHandle_t lt, const yk_cuda_product *p, bool tf
     return YK_OK;
 }
 
-static yk_status choose(cublasLtHandle_t lt, const yk_cuda_product *p, const key *k, choice *c)
+/* cuBLASLt's candidates, best first by its own reckoning; none is no failure. */
+static yk_status find_candidates(cublasLtHandle_t lt, choice *c, const key *k, int wanted,
+                                 cublasLtMatmulHeuristicResult_t *found, int *n_out)
 {
+    cublasLtMatmulPreferenceOpaque_t preference;
+    YK_TRY(set_preference(&preference, k));
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        lt, &c->operation, &c->a, &c->b, &c->c, &c->c, &preference, wanted, found, n_out);
+    if (status != CUBLAS_STATUS_SUCCESS) *n_out = 0;
+    return YK_OK;
+}
+
+/* ---- racing
+ * -------------------------------------------------------------------------------
+ */
+
+typedef struct heat {
+    cublasLtHandle_t lt;
+    choice *c;
+    const yk_cuda_product *p;
+    const cublasLtMatmulHeuristicResult_t *candidates;
+    void *d, *ws;
+    cudaStream_t stream;
+} heat;
+
+static cublasStatus_t launch(cublasLtHandle_t lt, choice *c, const yk_cuda_product *p,
+                             const cublasLtMatmulAlgo_t *algorithm, void *d, void *ws,
+                             cudaStream_t stream)
+{
+    const float one = 1.0f, add = p->add ? 1.0f : 0.0f;
+    return cublasLtMatmul(lt, &c->operation, &one, p->a, &c->a, p->b, &c->b, &add,
+                          p->add ? p->c : d, &c->c, d, &c->c, algorithm, ws, YK_CUDA_PRODUCT_BYTES,
+                          stream);
+}
+
+static bool run_candidate(void *context, int candidate)
+{
+    const heat *h = context;
+    return launch(h->lt, h->c, h->p, &h->candidates[candidate].algo, h->d, h->ws, h->stream) ==
+           CUBLAS_STATUS_SUCCESS;
+}
+
+static bool is_captured(cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(stream, &status) != cudaSuccess ||
+           status != cudaStreamCaptureStatusNone;
+}
+
+/* The fastest of the candidates into c. What the product adds to is read only, so a product in place
+ * is timed on memory of its own; where there is none, it is not timed. */
+static yk_status race(yk_stream *s, const yk_cuda_product *p, void *ws,
+                      const cublasLtMatmulHeuristicResult_t *candidates, int n, choice *c,
+                      bool *raced_out)
+{
+    int64_t bytes = p->m * p->n * yk_dtype_bytes(p->out_dtype);
+    void *apart = NULL;
+    bool in_place = p->add && p->c == p->d;
+    int winner = 0;
+    *raced_out = false;
+    if (is_captured(yk_cuda_stream_of(s))) return YK_OK;
+    if (in_place && cudaMalloc(&apart, (size_t)bytes) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return YK_OK;
+    }
+    heat h = {.lt = yk_cuda_state_of(s)->lt,
+              .c = c,
+              .p = p,
+              .candidates = candidates,
+              .d = in_place ? apart : p->d,
+              .ws = ws,
+              .stream = yk_cuda_stream_of(s)};
+    yk_status status = yk_race_run(&(yk_race){.stream = h.stream,
+                                              .n = n,
+                                              .run = run_candidate,
+                                              .context = &h,
+                                              .out = h.d,
+                                              .out_bytes = bytes,
+                                              .digest = ws},
+                                   &winner);
+    if (apart) (void)cudaFree(apart);
+    if (status == YK_OK) c->algorithm = candidates[winner].algo;
+    *raced_out = status == YK_OK;
+    return status;
+}
+
+/* ---- choosing, all together
+ * --------------------------------------------------------------- */
+
+/* An algorithm that was chosen before, if it still does. */
+static bool recall(yk_stream *s, const key *k, choice *c)
+{
+    cublasLtMatmulAlgo_t algorithm;
+    cublasLtMatmulHeuristicResult_t result;
+    if (!yk_tuner_find(s->device->tuner, k, sizeof *k, &algorithm, sizeof algorithm)) return false;
+    if (cublasLtMatmulAlgoCheck(yk_cuda_state_of(s)->lt, &c->operation, &c->a, &c->b, &c->c, &c->c,
+                                &algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
+        result.workspaceSize > YK_CUDA_PRODUCT_BYTES)
+        return false;
+    c->algorithm = algorithm;
+    return true;
+}
+
+static yk_status choose(yk_stream *s, const yk_cuda_product *p, const key *k, void *ws, choice *c)
+{
+    cublasLtHandle_t lt = yk_cuda_state_of(s)->lt;
     if (p->epilogue == CUBLASLT_EPILOGUE_GELU_BIAS) {
         yk_cuda_product keeping = *p;
         keeping.epilogue = CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
         keeping.aux = p->d;
-        YK_TRY(choose(lt, &keeping, k, c));
+        const key kept = key_of(&keeping, k->tf32);
+        YK_TRY(choose(s, &keeping, &kept, ws, c));
+        c->key = *k;
         return drop_aux(lt, p, k->tf32, c);
     }
-    cublasLtMatmulPreferenceOpaque_t preference;
-    cublasLtMatmulHeuristicResult_t found;
-    int n_found = 0;
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    bool races = yk_tuner_races(s->device->tuner), raced = false;
+    int n = 0;
     YK_TRY(describe_operation(&c->operation, p, k->tf32));
     YK_TRY(describe_matrix(&c->a, p->dtype, p->transpose_a ? p->k : p->m,
                            p->transpose_a ? p->m : p->k));
     YK_TRY(describe_matrix(&c->b, p->dtype, p->transpose_b ? p->n : p->k,
                            p->transpose_b ? p->k : p->n));
     YK_TRY(describe_matrix(&c->c, p->out_dtype, p->m, p->n));
-    YK_TRY(set_preference(&preference, k));
-    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(lt, &c->operation, &c->a, &c->b, &c->c,
-                                                           &c->c, &preference, 1, &found, &n_found);
     c->key = *k;
-    c->offered = status == CUBLAS_STATUS_SUCCESS && n_found > 0;
-    if (c->offered) c->algorithm = found.algo;
+    c->offered = recall(s, k, c);
+    if (c->offered) return YK_OK;
+    YK_TRY(find_candidates(lt, c, k, races ? CANDIDATES : 1, found, &n));
+    c->offered = n > 0;
+    if (!c->offered) return YK_OK;
+    c->algorithm = found[0].algo;
+    if (races && n > 1) YK_TRY(race(s, p, ws, found, n, c, &raced));
+    if (raced) yk_tuner_add(s->device->tuner, k, sizeof *k, &c->algorithm, sizeof c->algorithm);
     return YK_OK;
 }
 
 /* The choice for `p`, copied: pointers are set in the copy, so that threads do
  * not meet. */
-static yk_status look_up(yk_cuda_state *state, const yk_cuda_product *p, choice *choice_out)
+static yk_status look_up(yk_stream *s, const yk_cuda_product *p, void *ws, choice *choice_out)
 {
+    yk_cuda_state *state = yk_cuda_state_of(s);
     yk_cuda_products *products = state->products;
     key k = key_of(p, state->tf32);
     yk_status status = YK_OK;
@@ -239,7 +352,7 @@ static yk_status look_up(yk_cuda_state *state, const yk_cuda_product *p, choice 
     if (slot->filled) {
         *choice_out = *slot;
     } else {
-        status = choose(state->lt, p, &k, choice_out);
+        status = choose(s, p, &k, ws, choice_out);
         if (status == YK_OK && products->n_filled < MAX_FILLED) {
             *slot = *choice_out;
             slot->filled = true;
@@ -259,18 +372,14 @@ yk_status yk_cuda_product_run(yk_stream *s, const yk_cuda_product *p, void *ws, 
     yk_cuda_state *state = yk_cuda_state_of(s);
     choice c;
     YK_TRY(yk_cuda_enter(s->device));
-    YK_TRY(look_up(state, p, &c));
+    YK_TRY(look_up(s, p, ws, &c));
     if (!c.offered) {
         *offered_out = false;
         return YK_OK;
     }
     YK_TRY(check(set_pointers(&c.operation, p), "product's epilogue"));
-    const float one = 1.0f, add = p->add ? 1.0f : 0.0f;
-    const void *from = p->add ? p->c : p->d;
-    YK_TRY(check(cublasLtMatmul(state->lt, &c.operation, &one, p->a, &c.a, p->b, &c.b, &add, from,
-                                &c.c, p->d, &c.c, &c.algorithm, ws, YK_CUDA_PRODUCT_BYTES,
-                                yk_cuda_stream_of(s)),
-                 "product"));
+    YK_TRY(
+        check(launch(state->lt, &c, p, &c.algorithm, p->d, ws, yk_cuda_stream_of(s)), "product"));
     *offered_out = true;
     return YK_OK;
 }

@@ -5,6 +5,7 @@
  * times that rounding. Gradients likewise with N + 2 and M + 1; GELU' adds its own error times the
  * sum of |terms|. tests/oracle/linear.c has them.
  */
+#include "runtime/device/tune.h"
 #include "tests/runtime/device/op_case.h"
 
 typedef struct shape {
@@ -213,6 +214,15 @@ static void linear_of_larger_sizes_agrees_with_the_oracle(void **state)
     op_on_each_unit(*state, larger_products);
 }
 
+/* On a GPU, where algorithms race on the tensors at hand: nothing of that may be left in them. */
+static void linear_that_is_tuned_agrees_with_the_oracle(void **state)
+{
+    op_case *c = *state;
+    if (yk_device_get_kind(c->device) == YK_DEVICE_CPU) skip();
+    assert_int_equal(yk_device_tune(c->device, YK_TUNE_FULL, ""), YK_OK);
+    larger_products(c);
+}
+
 static void linear_gives_the_same_bits_again(void **state)
 {
     (void)state;
@@ -231,6 +241,7 @@ int main(void)
         OP_TEST(linear_backward_weight_agrees_with_the_oracle),
         OP_TEST(linear_of_no_rows_is_zero_or_what_was_there),
         OP_TEST(linear_of_larger_sizes_agrees_with_the_oracle),
+        OP_TEST(linear_that_is_tuned_agrees_with_the_oracle),
         cmocka_unit_test(linear_gives_the_same_bits_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,29 @@
+/* runtime/device/cuda/race.h - which of several kernels is fastest, on the tensors at hand. */
+#ifndef YK_RUNTIME_DEVICE_CUDA_RACE_H
+#define YK_RUNTIME_DEVICE_CUDA_RACE_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/status.h"
+
+/* What a race is about. */
+typedef struct yk_race {
+    cudaStream_t stream;
+    int n; /* candidates, the first being the one that is taken without a race */
+    bool (*run)(void *context, int candidate); /* enqueue it; false: it cannot */
+    void *context;
+    const void *out; /* what a candidate writes, to see that it repeats its bits */
+    int64_t out_bytes;
+    uint64_t *digest; /* device memory for one number, which no candidate keeps anything in */
+} yk_race;
+
+/* Time the candidates and wait for them; the fastest that repeats its bits, the first unless another
+ * is faster by more than a timing's noise. Not while the stream is captured.
+ *
+ * YK_EDEVICE  the GPU failed
+ */
+yk_status yk_race_run(const yk_race *race, int *winner_out);
+
+#endif

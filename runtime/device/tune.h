@@ -1,0 +1,39 @@
+/* runtime/device/tune.h - which of several kernels a GPU's products take.
+ *
+ * Model.    A library offers several algorithms for a product. At the first use of a shape those that
+ *           look best are timed on the tensors at hand, and the winner is kept: in the device, and on
+ *           disk for the next run, under the name of the card, the driver and the library. Each
+ *           candidate must repeat its own bits, so a choice changes them between runs that choose
+ *           differently, never within one.
+ * Ranks.    Those of a run must choose alike: rank 0 exports what it knows before the first step, all
+ *           import it, and nobody times after that.
+ * Elsewhere than on a GPU there is nothing to choose, and everything here succeeds and does nothing.
+ */
+#ifndef YK_RUNTIME_DEVICE_TUNE_H
+#define YK_RUNTIME_DEVICE_TUNE_H
+
+#include "runtime/device/device.h"
+
+typedef enum yk_tune {
+    YK_TUNE_OFF,    /* the library's first choice */
+    YK_TUNE_CACHED, /* what is on disk, else the library's first choice */
+    YK_TUNE_FULL,   /* what is on disk, else what is faster; written when the device is closed */
+} yk_tune;
+
+/* Choose from now on as `how` says. Before the first product.                            [local]
+ *
+ * folder  where choices are kept, "" for nowhere; copied. It is made when it is not there. A file
+ *         that cannot be read or written is a warning.
+ */
+yk_status yk_device_tune(yk_device *device, yk_tune how, const char *folder);
+
+/* What is known, as text for other ranks; the caller frees it.                           [local] */
+yk_status yk_device_tune_export(const yk_device *device, char **text_out, int64_t *bytes_out);
+
+/* Know this instead, and time nothing. Choices of another card are left out, with a warning. [local]
+ *
+ * YK_EFORMAT  it is not what yk_device_tune_export() made
+ */
+yk_status yk_device_tune_import(yk_device *device, const char *text, int64_t bytes);
+
+#endif

@@ -1,0 +1,40 @@
+/* runtime/device/tuner.h - the choices that are known: a table, its text and its file.
+ *
+ * A choice belongs to a key, some bytes that say what it depends on, and is some bytes itself. In text
+ * it is a line of two hexadecimal words; the first line says for which card and libraries it holds.
+ */
+#ifndef YK_RUNTIME_DEVICE_TUNER_H
+#define YK_RUNTIME_DEVICE_TUNER_H
+
+#include "runtime/device/tune.h"
+
+#define YK_TUNER_KEY_MAX    64
+#define YK_TUNER_CHOICE_MAX 64
+
+typedef struct yk_tuner yk_tuner;
+
+/* A tuner that knows nothing and is off.
+ *
+ * identity  one line without which choices do not hold; copied
+ */
+yk_status yk_tuner_create(const char *identity, yk_tuner **tuner_out);
+
+/* Write what is new, and release. NULL does nothing. */
+void yk_tuner_destroy(yk_tuner *tuner);
+
+yk_status yk_tuner_open(yk_tuner *tuner, yk_tune how, const char *folder);
+yk_status yk_tuner_export(const yk_tuner *tuner, char **text_out, int64_t *bytes_out);
+yk_status yk_tuner_import(yk_tuner *tuner, const char *text, int64_t bytes);
+
+/* Whether what is not known may be timed. */
+bool yk_tuner_races(const yk_tuner *tuner);
+
+/* The choice of `key`, if it is known: (choice_bytes) into choice_out. */
+bool yk_tuner_find(const yk_tuner *tuner, const void *key, int key_bytes, void *choice_out,
+                   int choice_bytes);
+
+/* Know a choice. Nothing happens where there is no memory for it. */
+void yk_tuner_add(yk_tuner *tuner, const void *key, int key_bytes, const void *choice,
+                  int choice_bytes);
+
+#endif
