@@ -85,6 +85,9 @@ yk_status yk_bench_find_dtype(const char *name, yk_dtype *dtype_out);
 /* Every operation of a training step of b->shape. */
 yk_status yk_bench_ops(yk_bench *b);
 
+/* What a sum over ranks does to its bytes, in bench_wire.c. */
+yk_status yk_bench_wire(yk_bench *b);
+
 /* `yoke bench step`; argv[0] is "step". */
 yk_status yk_bench_step(int argc, char **argv);
 

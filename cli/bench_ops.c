@@ -454,5 +454,6 @@ yk_status yk_bench_ops(yk_bench *b)
     YK_TRY(bench_attention(b));
     YK_TRY(bench_activation(b));
     YK_TRY(bench_loss(b));
-    return bench_step(b);
+    YK_TRY(bench_step(b));
+    return yk_bench_wire(b);
 }
