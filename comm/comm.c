@@ -12,6 +12,7 @@
 #include "comm/backend.h"
 #include "comm/nccl_layout.h"
 #include "runtime/base/arith.h"
+#include "runtime/device/recorder.h"
 
 /* Staging memory aims at so much, so that the parts of a sum stay in a processor's cache, but a
  * message should not become so small that its start is what it costs. */
@@ -262,6 +263,15 @@ static bool is_own_or_outside(const yk_comm *c, const void *shard, const void *f
            s >= part(full, c->size, bytes);
 }
 
+/* Return what the backend says to `call`, which is a span where the stream is recorded. */
+#define ENQUEUE(stream, name, bytes, call)                                                         \
+    do {                                                                                           \
+        int span_ = yk_span_begin((stream), (name), (double)(bytes), 0);                           \
+        yk_status status_ = (call);                                                                \
+        yk_span_end((stream), span_);                                                              \
+        return status_;                                                                            \
+    } while (0)
+
 yk_status yk_comm_all_gather(yk_comm *c, void *full, const void *shard, int64_t count,
                              yk_dtype dtype, yk_stream *stream)
 {
@@ -270,7 +280,8 @@ yk_status yk_comm_all_gather(yk_comm *c, void *full, const void *shard, int64_t 
     REQUIRE(count >= 0);
     if (count == 0) return YK_OK;
     REQUIRE(full && shard && is_own_or_outside(c, shard, full, bytes));
-    return c->backend->all_gather(c, full, shard, bytes, stream);
+    ENQUEUE(stream, "all_gather", c->size * bytes,
+            c->backend->all_gather(c, full, shard, bytes, stream));
 }
 
 static yk_status reduce(yk_comm *c, void *full, void *shard, int64_t count, yk_dtype dtype,
@@ -282,7 +293,8 @@ static yk_status reduce(yk_comm *c, void *full, void *shard, int64_t count, yk_d
                       .dtype = dtype,
                       .wire = yk_comm_wire_for(c, dtype),
                       .accumulate = accumulate};
-    return c->backend->reduce(c, &r, stream);
+    ENQUEUE(stream, shard ? "reduce_scatter" : "all_reduce",
+            c->size * count * yk_dtype_bytes(dtype), c->backend->reduce(c, &r, stream));
 }
 
 yk_status yk_comm_reduce_scatter(yk_comm *c, void *shard, void *full, int64_t count, yk_dtype dtype,
@@ -313,7 +325,9 @@ yk_status yk_comm_all_reduce_values(yk_comm *c, yk_step_values *values, yk_strea
 {
     REQUIRE_WHOLE(c);
     REQUIRE(values);
-    return c->size == 1 ? YK_OK : c->backend->all_reduce_values(c, values, stream);
+    if (c->size == 1) return YK_OK;
+    ENQUEUE(stream, "all_reduce_values", sizeof *values,
+            c->backend->all_reduce_values(c, values, stream));
 }
 
 yk_status yk_comm_broadcast(yk_comm *c, void *buffer, int64_t bytes, int root, yk_stream *stream)
@@ -322,11 +336,12 @@ yk_status yk_comm_broadcast(yk_comm *c, void *buffer, int64_t bytes, int root, y
     REQUIRE(bytes >= 0 && root >= 0 && root < c->size);
     if (bytes == 0 || c->size == 1) return YK_OK;
     REQUIRE(buffer);
-    return c->backend->broadcast(c, buffer, bytes, root, stream);
+    ENQUEUE(stream, "broadcast", bytes, c->backend->broadcast(c, buffer, bytes, root, stream));
 }
 
 yk_status yk_comm_barrier(yk_comm *c, yk_stream *stream)
 {
     REQUIRE_WHOLE(c);
-    return c->size == 1 ? YK_OK : c->backend->barrier(c, stream);
+    if (c->size == 1) return YK_OK;
+    ENQUEUE(stream, "barrier", 0, c->backend->barrier(c, stream));
 }

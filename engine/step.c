@@ -22,9 +22,9 @@ static yk_status forward(yk_engine *e, const yk_batch *batch)
     for (int u = 0; u <= last; u++) {
         const yk_param_view *p;
         yk_watchdog_note(e->watchdog, YK_PHASE_FORWARD, u);
+        yk_device_set_part(e->device, "forward", u);
         YK_TRY(yk_store_acquire(e->store, u, u < last ? u + 1 : -1, e->compute, &p));
         YK_TRY(yk_pass_enter(e->pass, u, false));
-        yk_device_set_part(e->device, "forward", u);
         YK_TRY(yk_graphs_forward(e->graphs, batch, u, p));
         YK_TRY(yk_pass_leave(e->pass, u, false));
         YK_TRY(yk_store_release(e->store, u, e->compute));
@@ -38,12 +38,12 @@ static yk_status backward(yk_engine *e, const yk_batch *batch)
         const yk_param_view *p = NULL;
         const yk_grad_view *g;
         yk_watchdog_note(e->watchdog, YK_PHASE_BACKWARD, u);
+        yk_device_set_part(e->device, "backward", u);
         bool reads = yk_model_backward_reads(e->model, u);
         int next = u > 0 && yk_model_backward_reads(e->model, u - 1) ? u - 1 : -1;
         if (reads) YK_TRY(yk_store_acquire(e->store, u, next, e->compute, &p));
         YK_TRY(yk_store_grad(e->store, u, e->compute, &g));
         YK_TRY(yk_pass_enter(e->pass, u, true));
-        yk_device_set_part(e->device, "backward", u);
         YK_TRY(yk_graphs_backward(e->graphs, batch, u, p, g));
         YK_TRY(yk_pass_leave(e->pass, u, true));
         YK_TRY(yk_store_grad_ready(e->store, u, e->compute));
