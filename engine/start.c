@@ -15,6 +15,7 @@
 #include "engine/bind.h"
 #include "engine/device_choice.h"
 #include "engine/run_folder.h"
+#include "engine/speed.h"
 #include "engine/trainer_parts.h"
 #include "engine/tuning.h"
 #include "engine/weights.h"
@@ -49,6 +50,20 @@ static yk_status find_place(yk_trainer *t)
     return yk_device_open_chosen(t->config, gpu, &t->device);
 }
 
+/* What the steps' utilisation is a part of. Before the run takes its memory, for a product takes some
+ * too. */
+static yk_status measure_speed(yk_trainer *t)
+{
+    const yk_config *c = t->config;
+    yk_dtype dtype = c->precision.compute;
+    YK_TRY(yk_speed_model_flops(c, t->shape, &t->plan.spec, t->plan.micro_batch, &t->model_flops));
+    t->model_flops *= (double)t->plan.n_micro;
+    t->sheet_rate = yk_speed_sheet(yk_device_get_spec(t->device), dtype, c->precision.tf32);
+    if (yk_device_get_kind(t->device) != YK_DEVICE_CUDA) return YK_OK;
+    YK_TRY(yk_gpu_watch_start(yk_device_get_spec(t->device)->bus_id, &t->gpu));
+    return yk_speed_measure(t->device, dtype, &t->product_rate);
+}
+
 /* Whether the run fits there, and how it is done. Ranks with unlike memory take what the smallest
  * has, so that all choose the same. */
 static yk_status plan(yk_trainer *t)
@@ -64,7 +79,7 @@ static yk_status plan(yk_trainer *t)
     if (t->world) topology = topology_of(t, &spec);
     YK_TRY(yk_plan_make(t->config, t->shape, &spec, t->world ? &topology : NULL, 0, &t->plan));
     t->config = &t->plan.config;
-    return YK_OK;
+    return measure_speed(t);
 }
 
 /* ---- preparing ---------------------------------------------------------------------------- */

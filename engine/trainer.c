@@ -200,6 +200,37 @@ static yk_status guard(yk_trainer *t, int64_t step, const yk_step_result *result
                    bad < 0 ? "no parameter" : yk_model_params(t->engine->model)[bad].name);
 }
 
+/* How much of the device the step used, and how it is. */
+static void add_device(yk_trainer *t, double took_s, yk_metrics_row *row)
+{
+    yk_nvml_state gpu;
+    row->mfu = t->sheet_rate > 0 ? t->model_flops / took_s / t->sheet_rate : 0;
+    row->mfu_product = t->product_rate > 0 ? t->model_flops / took_s / t->product_rate : 0;
+    row->has_gpu = yk_gpu_watch_read(t->gpu, &gpu);
+    if (!row->has_gpu) return;
+    row->gpu_power_w = gpu.power_w;
+    row->gpu_temperature_c = gpu.temperature_c;
+    row->gpu_clock_mhz = gpu.sm_clock_mhz;
+    row->pcie_rx_rate = gpu.pcie_rx_rate;
+    row->pcie_tx_rate = gpu.pcie_tx_rate;
+}
+
+/* Once, after the first step: what the libraries took is known now, unless others use the GPU too. */
+static void add_start(yk_trainer *t, yk_metrics_row *row)
+{
+    int64_t used = yk_device_used_bytes(t->device), estimate = t->plan.library_bytes;
+    row->start_s = yk_clock_age_s();
+    if (used > 0 && t->config->launch.ranks_per_gpu == 1) {
+        int64_t own = yk_plan_device_bytes(&t->plan) - estimate;
+        t->plan.library_bytes = yk_max(used - own, 0);
+        row->device_bytes = yk_plan_device_bytes(&t->plan);
+    }
+    if (!yk_trainer_speaks(t) || used == 0) return;
+    yk_progress_break(&t->progress);
+    printf("started   %.2f s to the end of the first step; libraries take %.0f MiB, %.0f planned\n",
+           row->start_s, (double)t->plan.library_bytes / 0x1p20, (double)estimate / 0x1p20);
+}
+
 /* Wait for a step's outcome, count it, show it and give it a row. */
 static yk_status read_step(yk_trainer *t, int64_t step, yk_step_result *result_out,
                            yk_metrics_row *row_out)
@@ -227,6 +258,9 @@ static yk_status read_step(yk_trainer *t, int64_t step, yk_step_result *result_o
         .device_bytes = yk_plan_device_bytes(&t->plan),
     };
     t->wait_s = t->feed.wait_s;
+    add_device(t, took_s, row_out);
+    if (!t->started) add_start(t, row_out);
+    t->started = true;
     count_communication(t, row_out);
     *result_out = result;
     if (!yk_trainer_speaks(t)) return YK_OK;
@@ -356,6 +390,7 @@ static void fini(yk_trainer *t)
 {
     (void)yk_trace_close(t->trace); /* a failure was reported */
     yk_recorder_destroy(t->recorder);
+    yk_gpu_watch_stop(t->gpu);
     yk_metrics_close(t->metrics);
     if (t->feed.engine) yk_feed_fini(&t->feed);
     yk_loader_destroy(t->loader);

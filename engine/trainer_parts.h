@@ -6,6 +6,7 @@
 #include "engine/plan.h"
 #include "engine/trainer.h"
 #include "optim/schedule.h"
+#include "runtime/observe/gpu_watch.h"
 #include "runtime/observe/metrics.h"
 #include "runtime/observe/progress.h"
 #include "runtime/observe/trace.h"
@@ -31,6 +32,11 @@ typedef struct yk_trainer {
     yk_recorder *recorder; /* of the steps that are traced; NULL: none has come yet */
     yk_trace *trace;
 
+    yk_gpu_watch *gpu;  /* NULL: not a GPU, or its driver does not say */
+    double model_flops; /* that a step of this rank needs */
+    double sheet_rate;  /* operations/s by the data sheet, and of a measured product or 0 */
+    double product_rate;
+    bool started;        /* the first step's outcome was read */
     double train_s;      /* of steps */
     double begin_s;      /* when the step whose outcome is read next began, as far as is known */
     double wait_s;       /* for data, before it */

@@ -9,4 +9,7 @@
 double yk_clock_s(void);
 int64_t yk_clock_ns(void);
 
+/* Seconds since this process began, to a hundredth; 0 where the system does not say.       [local] */
+double yk_clock_age_s(void);
+
 #endif

@@ -54,6 +54,7 @@ typedef struct yk_device_spec {
     double launch_s;                           /* seconds one operation costs beside its work */
     bool cudnn; /* attention may be cuDNN's: workspaces have room for it. Of a known device: whether
                  * AUTO, below, takes it there */
+    char bus_id[24]; /* of a GPU that is there: "0000:3b:00.0" on PCI; else "" */
 } yk_device_spec;
 
 /* Open this machine's processors.                                                       [local]

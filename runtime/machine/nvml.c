@@ -6,6 +6,7 @@
 #include "runtime/machine/nvml.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -38,7 +39,15 @@ struct yk_nvml {
     int (*uuid)(nvml_device, char *, unsigned);
     int (*name)(nvml_device, char *, unsigned);
     int (*memory)(nvml_device, memory_info *);
+    /* What not every driver and card has: NULL, or an error when it is called. */
+    int (*power)(nvml_device, unsigned *);                 /* mW */
+    int (*temperature)(nvml_device, int, unsigned *);      /* sensor; degrees Celsius */
+    int (*clock)(nvml_device, int, unsigned *);            /* which; MHz */
+    int (*pcie)(nvml_device, int counter, unsigned *kb_s); /* KB/s */
 };
+
+/* Of nvmlTemperatureSensors_t, nvmlClockType_t and nvmlPcieUtilCounter_t. */
+enum { SENSOR_GPU = 0, CLOCK_SM = 1, PCIE_TX = 0, PCIE_RX = 1 };
 
 /* Fill the function pointer at `offset` of the handle. A pointer to data and one to a function have
  * one size on every system that has dlsym(). */
@@ -48,6 +57,9 @@ static bool load_symbol(yk_nvml *nvml, size_t offset, const char *symbol)
     memcpy((char *)nvml + offset, &address, sizeof address);
     return address != NULL;
 }
+
+/* The first so many must be there. */
+#define N_REQUIRED 9
 
 static bool load_symbols(yk_nvml *nvml)
 {
@@ -64,9 +76,13 @@ static bool load_symbols(yk_nvml *nvml)
         {offsetof(yk_nvml, uuid), "nvmlDeviceGetUUID"},
         {offsetof(yk_nvml, name), "nvmlDeviceGetName"},
         {offsetof(yk_nvml, memory), "nvmlDeviceGetMemoryInfo"},
+        {offsetof(yk_nvml, power), "nvmlDeviceGetPowerUsage"},
+        {offsetof(yk_nvml, temperature), "nvmlDeviceGetTemperature"},
+        {offsetof(yk_nvml, clock), "nvmlDeviceGetClockInfo"},
+        {offsetof(yk_nvml, pcie), "nvmlDeviceGetPcieThroughput"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-        if (!load_symbol(nvml, table[i].offset, table[i].symbol)) return false;
+        if (!load_symbol(nvml, table[i].offset, table[i].symbol) && i < N_REQUIRED) return false;
     return true;
 }
 
@@ -125,5 +141,20 @@ yk_status yk_nvml_get(yk_nvml *nvml, int index, yk_nvml_gpu *gpu_out)
     gpu.bus = pci.bus;
     gpu.device = pci.device;
     *gpu_out = gpu;
+    return YK_OK;
+}
+
+yk_status yk_nvml_sample(yk_nvml *nvml, int index, yk_nvml_state *state_out)
+{
+    nvml_device device;
+    unsigned n;
+    yk_nvml_state s = {NAN, NAN, NAN, NAN, NAN};
+    if (nvml->handle((unsigned)index, &device) != 0) return YK_EDEVICE;
+    if (nvml->power && nvml->power(device, &n) == 0) s.power_w = 1e-3 * n;
+    if (nvml->temperature && nvml->temperature(device, SENSOR_GPU, &n) == 0) s.temperature_c = n;
+    if (nvml->clock && nvml->clock(device, CLOCK_SM, &n) == 0) s.sm_clock_mhz = n;
+    if (nvml->pcie && nvml->pcie(device, PCIE_RX, &n) == 0) s.pcie_rx_rate = 1024.0 * n;
+    if (nvml->pcie && nvml->pcie(device, PCIE_TX, &n) == 0) s.pcie_tx_rate = 1024.0 * n;
+    *state_out = s;
     return YK_OK;
 }

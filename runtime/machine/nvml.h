@@ -21,6 +21,12 @@ typedef struct yk_nvml_gpu {
     int64_t memory_bytes;         /* in all; 0: not told */
 } yk_nvml_gpu;
 
+/* How a GPU is just now; NAN where the driver does not tell. */
+typedef struct yk_nvml_state {
+    double power_w, temperature_c, sm_clock_mhz;
+    double pcie_rx_rate, pcie_tx_rate; /* bytes/s to and from the GPU, over the last 20 ms */
+} yk_nvml_state;
+
 /* Load the library and start it; the caller owns the handle. Reports nothing: that there is no driver
  * is no failure.                                                                         [local]
  *
@@ -43,5 +49,11 @@ int yk_nvml_count(yk_nvml *nvml);
  * YK_EDEVICE  it does not answer (fallen off the bus)
  */
 yk_status yk_nvml_get(yk_nvml *nvml, int index, yk_nvml_gpu *gpu_out);
+
+/* How GPU `index` is. Takes some 40 ms, for the driver counts traffic that long. Reports nothing.
+ *                                                                                        [local]
+ * YK_EDEVICE  it does not answer
+ */
+yk_status yk_nvml_sample(yk_nvml *nvml, int index, yk_nvml_state *state_out);
 
 #endif

@@ -10,7 +10,7 @@
 #include "runtime/storage/file.h"
 
 /* Longer than any row: every field at its widest. */
-#define ROW_MAX 1024
+#define ROW_MAX 2048
 
 struct yk_metrics {
     yk_file *file;
@@ -38,6 +38,15 @@ static void add_number(line *l, const char *name, double value, int digits)
         add(l, ", \"%s\": %.*g", name, digits, value);
     else
         add(l, ", \"%s\": null", name);
+}
+
+static void add_gpu(line *l, const yk_metrics_row *row)
+{
+    add_number(l, "gpu_power_w", row->gpu_power_w, 5);
+    add_number(l, "gpu_temperature_c", row->gpu_temperature_c, 4);
+    add_number(l, "gpu_clock_mhz", row->gpu_clock_mhz, 5);
+    add_number(l, "pcie_rx_rate", row->pcie_rx_rate, 5);
+    add_number(l, "pcie_tx_rate", row->pcie_tx_rate, 5);
 }
 
 yk_status yk_metrics_open(const char *path, yk_metrics **metrics_out)
@@ -73,7 +82,12 @@ yk_status yk_metrics_write(yk_metrics *m, const yk_metrics_row *row)
         add_number(&l, "comm_ms", row->comm_ms, 5);
         add_number(&l, "comm_exposed_ms", row->comm_exposed_ms, 5);
     }
-    add(&l, ", \"device_bytes\": %" PRId64 "}\n", row->device_bytes);
+    add(&l, ", \"device_bytes\": %" PRId64, row->device_bytes);
+    if (row->mfu > 0) add_number(&l, "mfu", row->mfu, 5);
+    if (row->mfu_product > 0) add_number(&l, "mfu_product", row->mfu_product, 5);
+    if (row->start_s > 0) add_number(&l, "start_s", row->start_s, 5);
+    if (row->has_gpu) add_gpu(&l, row);
+    add(&l, "}\n");
     return yk_file_write(m->file, l.text, l.length);
 }
 

@@ -32,6 +32,12 @@ typedef struct yk_metrics_row {
     double comm_ms;         /* its streams were busy with communication */
     double comm_exposed_ms; /* of the step, it waited for communication */
     int64_t device_bytes;   /* device memory that the run holds */
+    double mfu;             /* part of the data sheet's rate that the model's own operations made */
+    double mfu_product;     /* of a large product's, measured at start; 0: was not measured */
+    double start_s;         /* from the process's begin to this step's end; 0 but in the first */
+    bool has_gpu;           /* what follows, as the driver said last */
+    double gpu_power_w, gpu_temperature_c, gpu_clock_mhz; /* NAN where it does not say */
+    double pcie_rx_rate, pcie_tx_rate;                    /* bytes/s */
 } yk_metrics_row;
 
 typedef struct yk_metrics yk_metrics;

@@ -57,6 +57,11 @@ expect_text out "on the validation data"
 expect_text out "folder    runs/tiny"
 [ "$(wc -l <runs/tiny/metrics.jsonl)" -eq 4 ] || fail "not a line a step"
 
+case_is "utilisation in every line, the time to start in the first"
+[ "$(field runs/tiny mfu | awk '$1 > 0' | wc -l)" -eq 4 ] || fail "no utilisation"
+[ "$(field runs/tiny start_s | awk '$1 > 0' | wc -l)" -eq 1 ] || fail "not one time to start"
+head -n 1 runs/tiny/metrics.jsonl | grep -q start_s || fail "not in the first line"
+
 case_is "trace.json shows the steps that are asked for, and changes no bit"
 train traced trace.steps="[1, 3-4]"
 [ "$(cd traced && echo *)" = "config.yaml metrics.jsonl model trace.json" ] || fail "other files"

@@ -47,6 +47,8 @@ static void describe(yk_device *d, const struct cudaDeviceProp *p, int index)
     double memory_clock_hz = attribute(cudaDevAttrMemoryClockRate, index) * 1e3;
     double bus_bytes = attribute(cudaDevAttrGlobalMemoryBusWidth, index) / 8.0;
     snprintf(spec->name, sizeof spec->name, "%.63s", p->name);
+    snprintf(spec->bus_id, sizeof spec->bus_id, "%04x:%02x:%02x.0", (unsigned)p->pciDomainID,
+             (unsigned)p->pciBusID, (unsigned)p->pciDeviceID);
     spec->kind = YK_DEVICE_CUDA;
     spec->memory_bytes = (int64_t)p->totalGlobalMem;
     double matrix = matrix_flops_per_clock(p->major, p->minor) * sms * clock_hz;

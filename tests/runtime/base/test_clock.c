@@ -36,12 +36,23 @@ static void a_sleep_is_as_long_as_it_was_asked_to_be(void **state)
     assert_true(yk_clock_s() - begin >= 3e-3);
 }
 
+static void a_process_gets_older(void **state)
+{
+    (void)state;
+    double before = yk_clock_age_s();
+    assert_true(before >= 0 && before < 60);
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    double after = yk_clock_age_s();
+    assert_true(after >= before + 0.03 && after < before + 60);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(never_goes_back),
         cmocka_unit_test(seconds_and_nanoseconds_are_of_one_clock),
         cmocka_unit_test(a_sleep_is_as_long_as_it_was_asked_to_be),
+        cmocka_unit_test(a_process_gets_older),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
