@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "engine/engine.h"
+#include "runtime/memory/host_room.h"
 
 /* A line of the ledger: pieces of one name in one arena, taken together. */
 typedef struct yk_plan_item {
@@ -77,6 +78,13 @@ void yk_plan_fini(yk_plan *plan);
 
 /* Device memory in all, libraries included. */
 int64_t yk_plan_device_bytes(const yk_plan *plan);
+
+/* Does the host memory of `ranks_here` ranks, on the machine that is asked, fit into what can be
+ * had there?                                                                             [local]
+ *
+ * YK_ENOFIT  it does not; the message says what sets the limit, what takes most, and what would help
+ */
+yk_status yk_plan_check_host(const yk_plan *plan, int ranks_here, const yk_host_room *room);
 
 /* Print the ledger and the clock for people. */
 void yk_plan_print(const yk_plan *plan, FILE *out);

@@ -79,6 +79,8 @@ static yk_status plan(yk_trainer *t)
     if (t->world) topology = topology_of(t, &spec);
     YK_TRY(yk_plan_make(t->config, t->shape, &spec, t->world ? &topology : NULL, 0, &t->plan));
     t->config = &t->plan.config;
+    yk_host_room room = yk_host_room_read("");
+    YK_TRY(yk_plan_check_host(&t->plan, t->world ? yk_world_local_size(t->world) : 1, &room));
     return measure_speed(t);
 }
 

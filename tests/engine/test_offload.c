@@ -142,6 +142,29 @@ static void inputs_are_right_at_any_depth(void **state)
     }
 }
 
+static void too_little_host_memory_is_said_with_what_would_help(void **state)
+{
+    (void)state;
+    yk_plan_item items[] = {
+        {.arena = "persistent", .name = "parameters", .bytes = (int64_t)9 << 30},
+        {.arena = "pinned", .name = "first moments", .bytes = (int64_t)3 << 30},
+        {.arena = "pinned", .name = "block inputs", .bytes = (int64_t)1 << 30},
+    };
+    yk_plan plan = {.sizes = {.pinned = (int64_t)4 << 30}, .items = items, .n_items = 3};
+    yk_host_room room = {.bytes = (int64_t)8 << 30, .source = "/sys/fs/cgroup/job/memory.max"};
+    assert_int_equal(yk_plan_check_host(&plan, 2, &room), YK_OK);
+    int saved = scratch_stderr_begin();
+    yk_status status = yk_plan_check_host(&plan, 3, &room);
+    char *said = scratch_stderr_end(saved);
+    assert_int_equal(status, YK_ENOFIT);
+    assert_string_equal(
+        said, "yoke: host memory: 4.00 GiB must stay in it for each of 3 ranks here, 3.00 "
+              "of them 'first moments', and 8.00 GiB can be had "
+              "(/sys/fs/cgroup/job/memory.max); raise that limit or end what else runs, "
+              "or leave moments out of memory.offload\n");
+    free(said);
+}
+
 int main(void)
 {
     if (on_cuda() && yk_device_count_cuda() == 0) return 77;
@@ -150,6 +173,7 @@ int main(void)
         cmocka_unit_test(master_weights_may_be_away_too),
         cmocka_unit_test(states_in_bf16_train),
         cmocka_unit_test(inputs_are_right_at_any_depth),
+        cmocka_unit_test(too_little_host_memory_is_said_with_what_would_help),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
