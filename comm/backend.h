@@ -44,8 +44,9 @@ struct yk_comm {
     int node_ranks;       /* ranks of a node in the world: those that share its link */
     int *ranks;           /* (size) in the world */
     char *staging;
-    int64_t chunk; /* elements that a slot of the staging memory holds */
-    int exponent;  /* of the scale that was last agreed on, where streams pass */
+    int64_t chunk;      /* elements that a slot of the staging memory holds */
+    double link_free_s; /* of a dry group: when the link has carried what was issued */
+    int exponent;       /* of the scale that was last agreed on, where streams pass */
     void *state;
 
     /* Written where streams pass, read anywhere. */
@@ -77,9 +78,11 @@ extern const yk_comm_backend yk_comm_nccl;
 extern const yk_comm_backend yk_comm_hostmem;
 extern const yk_comm_backend yk_comm_dry;
 
-/* hostmem_layout.c: what a group over hostmem takes of staging memory and brings to what the node
- * shares; pure, also for a dry group. */
+/* hostmem_layout.c: what a group over hostmem takes of staging memory, brings to what the node shares,
+ * and sends at once; pure, also for a dry group. */
 int64_t yk_comm_hostmem_staging_bytes(const yk_comm *comm);
 int64_t yk_comm_hostmem_shared_bytes(const yk_comm *comm);
+int64_t yk_comm_hostmem_chunk(const yk_comm *comm); /* elements of a part that travel at once */
+int64_t yk_comm_hostmem_gather_bytes(const yk_comm *comm); /* of a gather */
 
 #endif

@@ -90,6 +90,7 @@ static yk_status push_for_hostmem(yk_comm *c)
 {
     void *staging = NULL;
     YK_TRY(yk_arena_push(c->o.staging, "wire buffers", yk_comm_hostmem_staging_bytes(c), &staging));
+    c->chunk = yk_comm_hostmem_chunk(c);
     c->staging = staging;
     return YK_OK;
 }
@@ -139,9 +140,9 @@ static yk_status check_backend(const yk_comm *c)
 {
     bool cpu = yk_device_get_spec(c->o.device)->kind == YK_DEVICE_CPU;
     if (c->o.backend == YK_COMM_NCCL && cpu)
-        return yk_fail(YK_EINVAL, "comm.backend",
-                       "nccl is for GPUs, and ranks compute on "
-                       "processors; take auto, mpi or hostmem");
+        return yk_fail(
+            YK_EINVAL, "comm.backend",
+            "nccl is for GPUs, and ranks compute on processors; take auto, mpi or hostmem");
     if (c->o.backend == YK_COMM_MPI && !cpu)
         return yk_fail(YK_EINVAL, "comm.backend",
                        "mpi is for processors, and ranks compute on GPUs; take auto, nccl or "

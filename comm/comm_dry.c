@@ -1,32 +1,57 @@
 /* comm/comm_dry.c - any number of described ranks, as a cost on a stream's clock.
  *
- * Sends what comm_mpi.c sends: at each level of the group a rank sends to its peers in turn, and a
- * message costs the link's latency and its bytes over the link's rate. What a rank does to the bytes
- * itself, packing and adding, goes on meanwhile; the longer of the two counts. Ranks are taken to
- * arrive together.
+ * Sends what the backend sends that the group stands for. With MPI and NCCL a rank sends to its peers
+ * in turn at each level of the group, and a message costs the link's latency and its bytes over the
+ * link's rate. Through host memory a rank's copy engines bring what the others have for it, at the rate
+ * of its own link with both ways in use; what it brings there itself is no more and goes on beside. What a
+ * rank does to the bytes itself, packing and adding, goes on meanwhile; the longer of the two counts.
+ * Ranks are taken to arrive together. A GPU's link carries one collective of a group after the other:
+ * gathers and reductions that run beside each other share it.
  */
 #include "comm/backend.h"
 #include "runtime/base/arith.h"
+
+/* Through host memory: until the first chunk is there, by way of words and copies on both sides; and what
+ * a copy and its words cost beside its bytes. */
+#define HOSTMEM_START_S 3e-5
+#define HOSTMEM_CHUNK_S 3e-6
 
 /* Messages and bytes that a rank sends at each level. */
 typedef struct traffic {
     double local_messages, local_bytes, across_messages, across_bytes;
 } traffic;
 
+static bool by_hostmem(const yk_comm *c)
+{
+    return c->stands_for == &yk_comm_hostmem;
+}
+
 static double link_seconds(const yk_comm *c, const traffic *t)
 {
     const yk_topology *l = &c->topology;
+    if (by_hostmem(c))
+        return HOSTMEM_START_S + t->local_messages * HOSTMEM_CHUNK_S +
+               t->local_bytes / yk_device_get_spec(c->o.device)->host_link_rate;
     return t->local_messages * l->node_latency_s + t->local_bytes / l->node_rate +
            t->across_messages * l->across_latency_s +
            t->across_bytes * c->node_ranks / l->across_rate;
+}
+
+/* Until the group's link is free for a stream: it carries what was issued before. */
+static double wait_for_link(yk_comm *c, const yk_stream *stream, double busy_s)
+{
+    double now = yk_stream_now(stream), wait = c->link_free_s - now;
+    if (yk_device_get_spec(c->o.device)->kind != YK_DEVICE_CUDA || wait < 0) wait = 0;
+    c->link_free_s = now + wait + busy_s;
+    return wait;
 }
 
 static yk_status charge(yk_comm *c, yk_stream *stream, const traffic *t, double memory_bytes)
 {
     double links = link_seconds(c, t);
     double memory = memory_bytes / yk_device_get_spec(c->o.device)->memory_rate;
-    double before = yk_stream_now(stream);
-    YK_TRY(yk_stream_charge(stream, links > memory ? links : memory, memory_bytes));
+    double before = yk_stream_now(stream), busy = links > memory ? links : memory;
+    YK_TRY(yk_stream_charge(stream, wait_for_link(c, stream, busy) + busy, memory_bytes));
     atomic_fetch_add(&c->bytes_sent, (int64_t)(t->local_bytes + t->across_bytes));
     atomic_fetch_add(&c->n_collectives, 1);
     atomic_fetch_add(&c->busy_ns, (int64_t)((yk_stream_now(stream) - before) * 1e9));
@@ -59,6 +84,8 @@ static yk_status dry_all_gather(yk_comm *c, void *full, const void *shard, int64
 {
     (void)full, (void)shard;
     traffic t = gather_traffic(c, (double)bytes);
+    if (by_hostmem(c))
+        t.local_messages *= (double)yk_div_up(bytes, yk_comm_hostmem_gather_bytes(c));
     return charge(c, stream, &t, (double)bytes * c->size);
 }
 
@@ -84,7 +111,10 @@ static yk_status dry_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream
     double memory = n * (element + 3 * wire) + (double)r->count * element;
     traffic t = scatter_traffic(c, r->count, r->wire);
     if (r->wire == YK_F16) {
-        add_round(c, &t); /* the scale */
+        if (by_hostmem(c))
+            t.local_messages += HOSTMEM_START_S / HOSTMEM_CHUNK_S;
+        else
+            add_round(c, &t); /* the scale */
         memory += n * element;
     }
     if (!r->shard) {
@@ -98,10 +128,11 @@ static yk_status dry_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream
     return charge(c, stream, &t, memory);
 }
 
+/* Through host memory: from it all at once. */
 static yk_status charge_round(yk_comm *c, yk_stream *stream)
 {
     traffic t = {0};
-    add_round(c, &t);
+    if (!by_hostmem(c)) add_round(c, &t);
     return charge(c, stream, &t, 0);
 }
 
@@ -120,6 +151,11 @@ static yk_status dry_barrier(yk_comm *c, yk_stream *stream)
 static yk_status dry_broadcast(yk_comm *c, void *buffer, int64_t bytes, int root, yk_stream *stream)
 {
     (void)buffer, (void)root;
+    if (by_hostmem(c)) { /* written once and read by all, chunk behind chunk */
+        double chunk = (double)yk_comm_hostmem_gather_bytes(c);
+        traffic t = {.local_messages = (double)bytes / chunk + 1, .local_bytes = (double)bytes};
+        return charge(c, stream, &t, (double)bytes);
+    }
     double local = levels_of_tree(c->n_local), across = levels_of_tree(c->size) - local;
     traffic t = {.local_messages = local,
                  .local_bytes = local * (double)bytes,

@@ -82,6 +82,16 @@ int64_t yk_comm_hostmem_shared_bytes(const yk_comm *c)
     return l.rank_bytes + yk_round_up(l.control_bytes / l.n, PAGE);
 }
 
+int64_t yk_comm_hostmem_chunk(const yk_comm *c)
+{
+    return yk_hostmem_lay_out(c).chunk;
+}
+
+int64_t yk_comm_hostmem_gather_bytes(const yk_comm *c)
+{
+    return yk_hostmem_lay_out(c).gather_bytes;
+}
+
 /* ---- finding ------------------------------------------------------------------------------ */
 
 uint32_t *yk_hostmem_word(const hostmem_group *g, hostmem_word kind, int from, int to)

@@ -9,6 +9,7 @@
 #define NETWORK_RATE     1.1e9
 #define NETWORK_LATENCY  5e-5
 #define GPU_NODE_LATENCY 2e-5
+#define NCCL_SHARE       0.59 /* of a link with both ways in use: 29 of 49 GB/s, without peer-to-peer */
 
 yk_topology yk_ranks_topology(const yk_device_spec *spec, int ranks, int node_size)
 {
@@ -16,7 +17,7 @@ yk_topology yk_ranks_topology(const yk_device_spec *spec, int ranks, int node_si
     return (yk_topology){
         .ranks = ranks,
         .node_size = node_size,
-        .node_rate = gpu ? spec->host_link_rate / 2 : CPU_NODE_RATE,
+        .node_rate = gpu ? NCCL_SHARE * spec->host_link_rate : CPU_NODE_RATE,
         .node_latency_s = gpu ? GPU_NODE_LATENCY : CPU_NODE_LATENCY,
         .across_rate = NETWORK_RATE,
         .across_latency_s = NETWORK_LATENCY,

@@ -1,0 +1,207 @@
+/* tests/comm/test_hostmem.c - groups over host memory that ranks share, as they are planned: who gets one,
+ * what it takes, and how long its collectives are.
+ *
+ * Groups of real ranks are tested in tests/ranks/comm/.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "comm/comm.h"
+
+typedef struct rig {
+    yk_device *device;
+    yk_stream *gather, *reduce;
+    yk_arena *arena;
+    yk_comm *comm;
+} rig;
+
+#define RATE 25e9
+
+static void open_device(rig *x)
+{
+    yk_device_spec spec;
+    *x = (rig){0};
+    assert_int_equal(yk_device_spec_find("4090", &spec), YK_OK);
+    spec.launch_s = 0;
+    spec.memory_rate = 1e15; /* the links decide */
+    spec.host_link_rate = RATE;
+    assert_int_equal(yk_device_open_dry(&spec, &x->device), YK_OK);
+    assert_int_equal(yk_stream_create(x->device, YK_STREAM_TRANSFER, "gather", &x->gather), YK_OK);
+    assert_int_equal(yk_stream_create(x->device, YK_STREAM_TRANSFER, "reduce", &x->reduce), YK_OK);
+    assert_int_equal(
+        yk_arena_create(x->device, "staging", YK_MEMORY_DEVICE, YK_ARENA_MEASURE, 0, &x->arena),
+        YK_OK);
+}
+
+static yk_status create(const rig *x, int ranks, int node_size, yk_comm_choice backend,
+                        yk_axis axis, yk_comm *whole, yk_dtype wire, int64_t max_count,
+                        yk_comm **comm_out)
+{
+    yk_topology t = {ranks, node_size, RATE / 2, 1e-5, 1e9, 1e-4};
+    return yk_comm_create(&(yk_comm_options){.device = x->device,
+                                             .backend = backend,
+                                             .topology = &t,
+                                             .axis = axis,
+                                             .whole = whole,
+                                             .wire = wire,
+                                             .max_count = max_count,
+                                             .staging = x->arena},
+                          comm_out);
+}
+
+static rig open_rig(int ranks, yk_comm_choice backend, int64_t max_count)
+{
+    rig x;
+    open_device(&x);
+    assert_int_equal(
+        create(&x, ranks, ranks, backend, YK_AXIS_WORLD, NULL, YK_BF16, max_count, &x.comm), YK_OK);
+    return x;
+}
+
+static void close_rig(rig *x)
+{
+    yk_comm_destroy(x->comm);
+    yk_arena_destroy(x->arena);
+    yk_stream_destroy(x->gather);
+    yk_stream_destroy(x->reduce);
+    yk_device_close(x->device);
+}
+
+static const char *backend_of(const rig *x, int node_size, yk_axis axis, yk_comm *whole,
+                              yk_dtype wire)
+{
+    yk_comm *c;
+    assert_int_equal(create(x, 8, node_size, YK_COMM_HOSTMEM, axis, whole, wire, 8 << 10, &c),
+                     YK_OK);
+    const char *name = yk_comm_backend_name(c);
+    yk_comm_destroy(c);
+    return name;
+}
+
+static void host_memory_joins_the_ranks_of_one_node(void **state)
+{
+    (void)state;
+    rig x;
+    yk_comm *whole;
+    open_device(&x);
+    assert_string_equal(backend_of(&x, 8, YK_AXIS_WORLD, NULL, YK_F16), "hostmem");
+    assert_string_equal(backend_of(&x, 4, YK_AXIS_WORLD, NULL, YK_F16), "nccl");
+    assert_string_equal(backend_of(&x, 4, YK_AXIS_NODE, NULL, YK_F16), "hostmem");
+    assert_string_equal(backend_of(&x, 4, YK_AXIS_ACROSS, NULL, YK_F16), "nccl");
+    assert_string_equal(backend_of(&x, 1, YK_AXIS_NODE, NULL, YK_F16), "self");
+    /* All nodes agree on the scale of fp16, and that is nothing for memory of one. */
+    assert_int_equal(create(&x, 8, 4, YK_COMM_HOSTMEM, YK_AXIS_WORLD, NULL, YK_F16, 0, &whole),
+                     YK_OK);
+    assert_string_equal(backend_of(&x, 4, YK_AXIS_NODE, whole, YK_F16), "nccl");
+    yk_comm_destroy(whole);
+    close_rig(&x);
+}
+
+static void a_backend_for_another_device_is_refused(void **state)
+{
+    (void)state;
+    rig x;
+    open_device(&x);
+    yk_comm *c = NULL;
+    assert_int_equal(create(&x, 4, 4, YK_COMM_MPI, YK_AXIS_WORLD, NULL, YK_F32, 100, &c),
+                     YK_EINVAL);
+    assert_null(c);
+    close_rig(&x);
+}
+
+/* It grows with what is reduced and the number of ranks, and no further than it has to. */
+static void what_it_takes_is_bounded(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= 16; ranks *= 2) {
+        rig large = open_rig(ranks, YK_COMM_HOSTMEM, (int64_t)1 << 34);
+        int64_t device = yk_arena_used(large.arena), host = yk_comm_shared_bytes(large.comm);
+        assert_in_range(device, 32 << 20, 52 << 20);
+        assert_in_range(host, 32 << 20, 52 << 20);
+        close_rig(&large);
+        rig small = open_rig(ranks, YK_COMM_HOSTMEM, ranks);
+        assert_in_range(yk_arena_used(small.arena), 1, 64 << 10);
+        assert_in_range(yk_comm_shared_bytes(small.comm), 1, 512 << 10);
+        close_rig(&small);
+        rig other = open_rig(ranks, YK_COMM_NCCL, ranks);
+        assert_int_equal(yk_comm_shared_bytes(other.comm), 0);
+        close_rig(&other);
+    }
+}
+
+static void expect_about(double got, double expected, double slack)
+{
+    if (got < expected || got > expected * (1 + slack)) fail_msg("%.6g, not %.6g", got, expected);
+}
+
+/* A shard of 64 MiB and 7 more of it come by a link of 25 GB/s; a sum takes as much, twice for all. */
+static void a_link_brings_what_the_others_have(void **state)
+{
+    (void)state;
+    int64_t count = 32 << 20;
+    double all = 7 * 2.0 * (double)count / RATE;
+    rig x = open_rig(8, YK_COMM_HOSTMEM, 8 * count);
+    char *full = (char *)x.device;
+    assert_int_equal(yk_comm_all_gather(x.comm, full, full, count, YK_BF16, x.gather), YK_OK);
+    double gathered = yk_stream_now(x.gather);
+    expect_about(gathered, all, 0.05);
+    assert_int_equal(yk_comm_reduce_scatter(x.comm, full, full, count, YK_BF16, false, x.gather),
+                     YK_OK);
+    double scattered = yk_stream_now(x.gather);
+    expect_about(scattered - gathered, all, 0.1);
+    assert_int_equal(yk_comm_all_reduce(x.comm, full, count, YK_BF16, x.gather), YK_OK);
+    expect_about(yk_stream_now(x.gather) - scattered, 2 * all, 0.1);
+    close_rig(&x);
+}
+
+/* A broadcast is read by all at once: it takes as long for 8 ranks as for 2. */
+static void a_broadcast_crosses_a_link_once(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= 8; ranks *= 2) {
+        rig x = open_rig(ranks, YK_COMM_HOSTMEM, 1 << 30);
+        assert_int_equal(yk_comm_broadcast(x.comm, (char *)x.device, (int64_t)1 << 30, 0, x.gather),
+                         YK_OK);
+        expect_about(yk_stream_now(x.gather), 0x1p30 / RATE, 0.1);
+        close_rig(&x);
+    }
+}
+
+/* A gather and a reduction that begin together end after the time of both. */
+static void streams_share_the_link_of_a_gpu(void **state)
+{
+    (void)state;
+    static const yk_comm_choice backends[] = {YK_COMM_HOSTMEM, YK_COMM_NCCL};
+    for (int b = 0; b < 2; b++) {
+        int64_t count = 8 << 20;
+        rig x = open_rig(4, backends[b], 4 * count);
+        char *full = (char *)x.device;
+        assert_int_equal(yk_comm_all_gather(x.comm, full, full, count, YK_BF16, x.gather), YK_OK);
+        double alone = yk_stream_now(x.gather);
+        assert_int_equal(
+            yk_comm_reduce_scatter(x.comm, full, full, count, YK_BF16, false, x.reduce), YK_OK);
+        expect_about(yk_stream_now(x.reduce), 2 * alone, 0.2);
+        assert_true(yk_stream_now(x.gather) == alone);
+        close_rig(&x);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(host_memory_joins_the_ranks_of_one_node),
+        cmocka_unit_test(a_backend_for_another_device_is_refused),
+        cmocka_unit_test(what_it_takes_is_bounded),
+        cmocka_unit_test(a_link_brings_what_the_others_have),
+        cmocka_unit_test(a_broadcast_crosses_a_link_once),
+        cmocka_unit_test(streams_share_the_link_of_a_gpu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
