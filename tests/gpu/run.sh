@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
 # tests/gpu/run.sh - the tests that can run on a GPU, on it; what `make gpu-test` does.
 #
-#   tests/gpu/run.sh [BUILD]     BUILD is a folder built with -DYK_CUDA=ON (build-cuda)
+#   tests/gpu/run.sh [BUILD] [TOOL]...
+#
+# BUILD  a folder built with -DYK_CUDA=ON (build-cuda)
+# TOOL   memcheck, racecheck, initcheck: run whole tiny models under compute-sanitizer's tool instead,
+#        which takes minutes
 #
 # Operations and whole models are held against the same oracles and recorded values as on the cpu; only
 # the device differs. The programs need nothing but the tree and their libraries, so that a build made
@@ -9,6 +13,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 build=${1:-build-cuda}
+tools=("${@:2}")
 logs=$(mktemp -d) || exit 1
 trap 'rm -rf "$logs"' EXIT
 export YK_TEST_DEVICE=cuda OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
@@ -19,6 +24,32 @@ for source in $(grep -lE 'op_device_missing|rig_missing|stored_missing' -r tests
     [ -x "$program" ] || { echo "yoke: $program: not built; run: make gpu-test" >&2; exit 2; }
     programs+=("$program")
 done
+
+# What the sanitizer is for: models through forward, backward, update and generation, graphs and all.
+models=(tests/engine/test_golden tests/engine/test_graphs tests/models/test_oracle_model tests/models/test_cache)
+
+sanitize() {
+    local tool program log=$logs/sanitizer status all=0
+    command -v compute-sanitizer >/dev/null || {
+        echo "yoke: compute-sanitizer: not found; it is part of the CUDA toolkit" >&2
+        exit 2
+    }
+    for tool in "${tools[@]}"; do
+        for program in "${models[@]}"; do
+            local begin=$SECONDS
+            status=0
+            timeout 1200 compute-sanitizer --tool "$tool" --error-exitcode 99 "$build/$program" >"$log" 2>&1 ||
+                status=$?
+            printf '%3d %4d s  %s %s\n' "$status" $((SECONDS - begin)) "$tool" "${program#tests/}"
+            [ "$status" -eq 0 ] || [ "$status" -eq 77 ] || { all=1; tail -n 40 "$log" | sed 's/^/    /'; }
+        done
+    done
+    return $all
+}
+if [ ${#tools[@]} -gt 0 ]; then
+    sanitize
+    exit
+fi
 
 # One line a program: its exit status, its seconds, its name.
 one() {
