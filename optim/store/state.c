@@ -137,7 +137,7 @@ yk_status yk_store_read(yk_store *st, yk_store_state state, int param, int64_t b
 /* ---- writing ------------------------------------------------------------------------------ */
 
 /* Values converted at a time. */
-#define WRITE_CHUNK 8192
+#define WRITE_CHUNK (1 << 16)
 
 static yk_status write_converted(void *data, yk_dtype dtype, int64_t n, const float *values,
                                  yk_stream *stream)
@@ -145,6 +145,7 @@ static yk_status write_converted(void *data, yk_dtype dtype, int64_t n, const fl
     uint16_t half[WRITE_CHUNK];
     for (int64_t i = 0; i < n; i += WRITE_CHUNK) {
         int64_t count = yk_min(n - i, WRITE_CHUNK);
+#pragma omp parallel for schedule(static)
         for (int64_t j = 0; j < count; j++) yk_store_f32(half, j, dtype, values[i + j]);
         YK_TRY(yk_copy(stream, (char *)data + 2 * i, half, count * 2, YK_COPY_HOST_TO_DEVICE));
         YK_TRY(yk_stream_synchronize(stream));

@@ -16,7 +16,7 @@ typedef struct rig_options {
     yk_dtype dtype;      /* of parameters and activations */
     yk_dtype grad_dtype; /* of gradients */
     yk_recompute recompute;
-    int64_t n_lighter; /* last blocks under the next weaker policy */
+    int64_t n_lighter;  /* last blocks under the next weaker policy */
     int64_t head_chunk; /* 0: all rows at once */
     int threads;        /* 0: all there are */
     float loss_scale;   /* 0: 1 */
