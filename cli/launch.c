@@ -57,6 +57,7 @@ static yk_status launch_train(yk_launch_options *o, int n, char **words)
     o->job_name = slash && slash[1] ? slash + 1 : config.run.dir;
     o->n_threads = (int)config.cpu.threads;
     o->is_on_gpus = is_on_gpus(&config, o);
+    o->ranks_per_gpu = (int)config.launch.ranks_per_gpu;
     yk_status status = yk_launch(o);
     yk_config_fini(&config);
     return status;

@@ -92,7 +92,8 @@ static yk_status run_mpirun(const yk_launch_options *o, const yk_machine *machin
         .words = o->words,
         .n_words = o->n_words,
     };
-    YK_TRY(yk_placement_make(machine, hosts, n_ranks, o->is_on_gpus, &placement));
+    int per_gpu = o->ranks_per_gpu > 0 ? o->ranks_per_gpu : 1;
+    YK_TRY(yk_placement_make(machine, hosts, n_ranks, o->is_on_gpus ? per_gpu : 0, &placement));
     yk_status status = yk_mpirun_command(&run, &command);
     if (status == YK_OK && !o->dry_run && !yk_hosts_are_local(hosts))
         status = survey(o, &run, &placement);

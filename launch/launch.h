@@ -11,6 +11,7 @@ typedef struct yk_launch_options {
     const char *hosts;     /* "a:4,b:4", or NULL */
     const char *host_file; /* path, or NULL */
     bool is_on_gpus;       /* the ranks will compute on GPUs */
+    int ranks_per_gpu;     /* that may share one; 0: as 1 */
     int n_threads;         /* threads a rank, for Slurm; 0: not said */
     const char *job_name;  /* for Slurm */
     int restarts;          /* times to start a failed run again */

@@ -63,27 +63,30 @@ done:
 
 /* ---- all ranks ---------------------------------------------------------------------------- */
 
-/* Every rank opens a GPU of its own, and refuses to start where it cannot. */
-static yk_status check_gpus(const yk_host *host, int n_gpus)
+/* Ranks refuse to start where more of them would open a GPU than may. */
+static yk_status check_gpus(const yk_host *host, int n_gpus, int ranks_per_gpu)
 {
+    int room = ranks_per_gpu * n_gpus;
     if (n_gpus == 0)
         return yk_fail(YK_EINVAL, host->name,
                        "there is no GPU for %d ranks; see what nvidia-smi says there, or train on "
                        "the processors with --set device=cpu",
                        host->n_ranks);
-    if (host->n_ranks > n_gpus)
+    if (host->n_ranks > room)
         return yk_fail(
             YK_EINVAL, host->name,
-            "%d ranks are to run there and it has %d GPUs, so that two ranks would share "
-            "one; give it %d slots (--hosts %s:%d,...), or start fewer ranks (-n)",
-            host->n_ranks, n_gpus, n_gpus, host->name, n_gpus);
+            "%d ranks are to run there and it has %d GPUs, so that %s ranks would share one; give "
+            "it %d slots (--hosts %s:%d,...), start fewer ranks (-n), or let more of them share "
+            "with launch.ranks_per_gpu",
+            host->n_ranks, n_gpus, ranks_per_gpu > 1 ? "too many" : "two", room, host->name, room);
     return YK_OK;
 }
 
 yk_status yk_placement_make(const yk_machine *machine, const yk_hosts *hosts, int n_ranks,
-                            bool is_on_gpus, yk_placement *placement_out)
+                            int ranks_per_gpu, yk_placement *placement_out)
 {
-    yk_placement p = {.hosts = hosts, .n_ranks = n_ranks, .is_on_gpus = is_on_gpus};
+    bool is_on_gpus = ranks_per_gpu > 0;
+    yk_placement p = {.hosts = hosts, .n_ranks = n_ranks, .ranks_per_gpu = ranks_per_gpu};
     p.places = calloc((size_t)n_ranks, sizeof *p.places);
     if (!p.places) return yk_fail(YK_ENOMEM, "launch", "no memory for %d ranks", n_ranks);
     yk_place *place = p.places;
@@ -92,7 +95,8 @@ yk_status yk_placement_make(const yk_machine *machine, const yk_hosts *hosts, in
         for (int j = 0; j < host->n_ranks; j++)
             place[j] = (yk_place){.host = i, .gpu = is_on_gpus ? j : -1};
         if (host->is_local && host->n_ranks > 0) {
-            yk_status status = is_on_gpus ? check_gpus(host, yk_machine_n_gpus(machine)) : YK_OK;
+            yk_status status =
+                is_on_gpus ? check_gpus(host, yk_machine_n_gpus(machine), ranks_per_gpu) : YK_OK;
             if (status == YK_OK) status = place_here(machine, host->n_ranks, is_on_gpus, place);
             if (status != YK_OK) {
                 free(p.places);
@@ -175,7 +179,8 @@ static yk_status check_row(const yk_placement *placement, const yk_host *host, c
         return yk_fail(YK_EINVAL, host->name,
                        "yoke is version %s there and %s here; install the same on all hosts",
                        r->version, YK_VERSION);
-    return placement->is_on_gpus ? check_gpus(host, r->n_gpus) : YK_OK;
+    if (placement->ranks_per_gpu == 0) return YK_OK;
+    return check_gpus(host, r->n_gpus, placement->ranks_per_gpu);
 }
 
 static yk_status take_row(yk_placement *placement, const row *r)

@@ -26,22 +26,22 @@ typedef struct yk_placement {
     const yk_hosts *hosts; /* borrowed until the placement is released */
     yk_place *places;      /* (n_ranks), by rank; owned */
     int n_ranks;
-    bool is_on_gpus;
+    int ranks_per_gpu; /* that may share one; 0: none computes on a GPU */
 } yk_placement;
 
 /* Places of all ranks, with what is not known of other hosts left open.                  [local]
  *
- * machine     this one
- * hosts       after yk_hosts_place()
- * is_on_gpus  ranks compute on GPUs
+ * machine        this one
+ * hosts          after yk_hosts_place()
+ * ranks_per_gpu  that may share one; 0: ranks compute on processors
  *
  * Warns of what the bindings of this machine's ranks have to say.
  *
- * YK_EINVAL  this machine has fewer GPUs than ranks; a rank needs one of its own
+ * YK_EINVAL  this machine has too few GPUs for its ranks
  * YK_ENOMEM  there is no memory for it
  */
 yk_status yk_placement_make(const yk_machine *machine, const yk_hosts *hosts, int n_ranks,
-                            bool is_on_gpus, yk_placement *placement_out);
+                            int ranks_per_gpu, yk_placement *placement_out);
 
 void yk_placement_fini(yk_placement *placement);
 

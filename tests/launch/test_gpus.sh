@@ -44,6 +44,19 @@ on one-socket-4x4090 -n 5
 expect_status 2
 expect_text err "5 ranks are to run there and it has 4 GPUs, so that two ranks would share one; give it 4 slots"
 
+case_is "ranks share GPUs where they may, and no further"
+shared() {
+    run env HWLOC_XMLFILE="$topologies/one-socket-4x4090.xml" LD_LIBRARY_PATH="$scratch/driver" \
+        "$yoke" launch --dry-run -n "$1" train "$config" --set device=cuda --set launch.ranks_per_gpu=2
+    out=$(tr -s ' ' <<<"$out")
+}
+shared 8
+expect_status 0
+expect_text out " 5 $(hostname) 1 0000:21:00.0 0 "
+shared 9
+expect_status 2
+expect_text err "9 ranks are to run there and it has 4 GPUs, so that too many ranks would share one; give it 8 slots"
+
 case_is "a GPU that hwloc knows nothing of has a place that is not known"
 fake_gpus 99
 on two-sockets-8x4090

@@ -40,13 +40,13 @@ static void the_table_shows_ranks_of_this_machine(void **state)
     yk_machine *machine = described("one-socket-4x4090", NULL, NULL);
     yk_hosts hosts = hosts_of("localhost", 2);
     yk_placement placement;
-    assert_int_equal(yk_placement_make(machine, &hosts, 2, true, &placement), YK_OK);
+    assert_int_equal(yk_placement_make(machine, &hosts, 2, 1, &placement), YK_OK);
     assert_string_equal(table(&placement),
                         "rank  host       GPU  bus id        NUMA  cores  processors\n"
                         "   0  localhost    0  0000:01:00.0     0      8  0-7,16-23\n"
                         "   1  localhost    1  0000:21:00.0     0      8  8-15,24-31\n");
     yk_placement_fini(&placement);
-    assert_int_equal(yk_placement_make(machine, &hosts, 2, false, &placement), YK_OK);
+    assert_int_equal(yk_placement_make(machine, &hosts, 2, 0, &placement), YK_OK);
     assert_non_null(
         strstr(table(&placement), "   1  localhost    -  -                0      8  8-15"));
     yk_placement_fini(&placement);
@@ -62,7 +62,7 @@ static const char *said_of_gpus(int n, const char *visible)
     yk_hosts hosts = hosts_of("localhost", n);
     yk_placement placement;
     heard_begin(&h);
-    yk_status status = yk_placement_make(machine, &hosts, n, true, &placement);
+    yk_status status = yk_placement_make(machine, &hosts, n, 1, &placement);
     heard_take(&h);
     heard_end(&h);
     if (status == YK_OK) yk_placement_fini(&placement);
@@ -79,8 +79,8 @@ static void ranks_without_a_gpu_of_their_own_are_refused(void **state)
     assert_string_equal(
         said_of_gpus(5, NULL),
         "yoke: localhost: 5 ranks are to run there and it has 4 GPUs, so that two "
-        "ranks would share one; give it 4 slots (--hosts localhost:4,...), or start "
-        "fewer ranks (-n)\n");
+        "ranks would share one; give it 4 slots (--hosts localhost:4,...), start fewer "
+        "ranks (-n), or let more of them share with launch.ranks_per_gpu\n");
     assert_non_null(strstr(said_of_gpus(2, "3"), "it has 1 GPUs"));
     assert_non_null(strstr(said_of_gpus(1, ""), "yoke: localhost: there is no GPU for 1 ranks"));
 }
@@ -93,7 +93,7 @@ static void a_notes_line_is_said_once_for_all_ranks(void **state)
     yk_hosts hosts = hosts_of("localhost", 3);
     yk_placement placement;
     heard_begin(&h);
-    yk_status status = yk_placement_make(machine, &hosts, 3, true, &placement);
+    yk_status status = yk_placement_make(machine, &hosts, 3, 1, &placement);
     heard_take(&h);
     heard_end(&h);
     assert_int_equal(status, YK_OK);
@@ -120,7 +120,7 @@ static void other_hosts_are_open_until_they_answer(void **state)
     yk_machine *machine = described("two-sockets-8x4090", NULL, NULL);
     yk_hosts hosts = hosts_of("other-a:2,other-b:1", 0);
     yk_placement placement;
-    assert_int_equal(yk_placement_make(machine, &hosts, 3, true, &placement), YK_OK);
+    assert_int_equal(yk_placement_make(machine, &hosts, 3, 1, &placement), YK_OK);
     assert_non_null(
         strstr(table(&placement), "   1  other-a    1  ?                ?      ?  ?\n"));
     answer(machine, 1, 1, text, sizeof text);
@@ -144,7 +144,7 @@ static const char *complaint(const char *rows)
     yk_machine *machine = described("two-sockets-8x4090", NULL, NULL);
     yk_hosts hosts = hosts_of("other-a:2,other-b:1", 0);
     yk_placement placement;
-    assert_int_equal(yk_placement_make(machine, &hosts, 3, true, &placement), YK_OK);
+    assert_int_equal(yk_placement_make(machine, &hosts, 3, 1, &placement), YK_OK);
     heard_begin(&h);
     yk_status status = yk_placement_read_rows(&placement, rows);
     heard_take(&h);
