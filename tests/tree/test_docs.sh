@@ -30,7 +30,7 @@ check_commands() {
         awk '/^ *```/ {inside = !inside; next} inside' "$page" | grep -oE '^(\$ )?(build/)?yoke [a-z].*' |
             sed -E 's/^(\$ )?(build\/)?yoke //' | while read -r line; do
             command=${line%% *}
-            [ "$command" != data ] || command="data $(cut -d' ' -f2 <<<"$line")"
+            case $command in data | bench) command=$(cut -d" " -f1,2 <<<"$line") ;; esac
             [ "$command" != launch ] || line=${line%% train*}
             help=$("$yoke" $command --help 2>&1) || echo "$page: there is no command $command"
             grep -oE -- ' --[a-z-]+' <<<"$line" | while read -r option; do
