@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/device_choice.h"
 #include "engine/ranks.h"
 #include "runtime/storage/hash.h"
 
@@ -79,6 +80,13 @@ static void set_path(part *p, const char *key, const char *dir, const char *name
     set(p, assignment);
 }
 
+/* YK_RANK_DEVICE=cuda: train there, on a model whose sizes kernels like, several ranks on one GPU. */
+static bool is_on_gpu(void)
+{
+    const char *name = getenv("YK_RANK_DEVICE");
+    return name && strcmp(name, "cuda") == 0;
+}
+
 static void configure(part *p, const char *dir, const char *const *sets, const char *const *more)
 {
     static const char *const base[] = {
@@ -88,7 +96,10 @@ static void configure(part *p, const char *dir, const char *const *sets, const c
         "cpu.threads=1",     "memory.head_chunk=13",
     };
     REQUIRE(p->world, yk_config_init(&p->config) == YK_OK);
+    static const char *const gpu[] = {"device=cuda", "launch.ranks_per_gpu=16", "model.width=64",
+                                      "model.ffn=96"};
     for (size_t i = 0; i < sizeof base / sizeof base[0]; i++) set(p, base[i]);
+    for (size_t i = 0; is_on_gpu() && i < sizeof gpu / sizeof gpu[0]; i++) set(p, gpu[i]);
     set_path(p, "data.train", dir, "tokens.bin");
     for (; *sets; sets++) {
         if (strcmp(*sets, "data.loss_mask") == 0)
@@ -103,7 +114,10 @@ static void configure(part *p, const char *dir, const char *const *sets, const c
 static void plan(part *p)
 {
     yk_device_spec spec;
-    REQUIRE(p->world, yk_device_spec_find("cpu", &spec) == YK_OK);
+    if (is_on_gpu())
+        REQUIRE(p->world, yk_device_describe(p->device, &spec) == YK_OK);
+    else
+        REQUIRE(p->world, yk_device_spec_find("cpu", &spec) == YK_OK);
     yk_topology topology = {.ranks = 1, .node_size = 1};
     if (p->world) topology = yk_ranks_topology(&spec, p->size, yk_world_local_size(p->world));
     REQUIRE(p->world, yk_plan_make(&p->config, &p->shape, &spec, p->world ? &topology : NULL, 0,
@@ -137,7 +151,9 @@ void part_open(part *p, yk_world *world, const char *dir, const char *const *set
     configure(p, dir, sets, more);
     REQUIRE(world, yk_model_shape_from_config(&p->config, &p->shape) == YK_OK);
     REQUIRE(world, yk_dataset_open(&p->config, p->shape.vocab, &p->data) == YK_OK);
-    REQUIRE(world, yk_device_open_cpu(1, &p->device) == YK_OK);
+    int n_gpus = is_on_gpu() ? yk_device_count_cuda() : 0;
+    int gpu = n_gpus > 0 ? p->rank % n_gpus : 0;
+    REQUIRE(world, yk_device_open_chosen(&p->config, gpu, &p->device) == YK_OK);
     plan(p);
     yk_engine_options o = {
         .device = p->device,
