@@ -2,7 +2,7 @@
 # tests/ranks/train/faults.sh - a random rank of a training is killed or stopped at a random point: it
 # is named, once, with where it was, everything is gone in time, and nothing is left behind.
 #
-#   [YK_FAULT_TRIALS=40] [YK_FAULT_SEED=N] tests/ranks/train/faults.sh
+#   [YK_FAULT_TRIALS=40] [YK_FAULT_SEED=N] [YK_FAULT_BACKEND=hostmem] tests/ranks/train/faults.sh
 #
 # Time is counted in looks, of which each counts for little more than the pause before it: what a busy
 # machine takes from this script it takes from the ranks too. Where the machine stood still for a second
@@ -23,7 +23,7 @@ data: {train: $scratch/text}
 train: {batch: 24, micro_batch: 2, seq_len: 16, steps: 1000000}
 checkpoint: {every: 7}
 eval: {every: 5, batches: 1}
-comm: {timeout: $timeout_s}
+comm: {timeout: $timeout_s, backend: ${YK_FAULT_BACKEND:-auto}}
 device: cpu
 cpu: {threads: 1}
 EOF
