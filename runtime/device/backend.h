@@ -10,6 +10,8 @@
 #ifndef YK_RUNTIME_DEVICE_BACKEND_H
 #define YK_RUNTIME_DEVICE_BACKEND_H
 
+#include <stdatomic.h>
+
 #include "runtime/device/ops.h"
 #include "runtime/device/ops_wire.h"
 #include "runtime/device/tuner.h"
@@ -44,6 +46,9 @@ typedef struct yk_backend {
     yk_status (*set_attention)(yk_device *d, yk_attention_provider provider, bool deterministic);
     yk_status (*alloc)(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out);
     void (*free)(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory);
+    /* After YK_ENOMEM, which `alloc` does not report: write how much is free and which others have
+     * how much, such as "5 of 10 free; process 7 (x) has 3". */
+    void (*room)(const yk_device *d, yk_memory_kind kind, char *text_out, size_t size);
     int64_t (*used_bytes)(const yk_device *d); /* NULL: not known */
     /* Streams and events: these fill and empty `state`; device.c makes and frees the structs. */
     yk_status (*stream_create)(yk_stream *s);
@@ -109,6 +114,16 @@ typedef struct yk_backend {
     yk_status (*sum_values)(yk_stream *s, const yk_sum_values_args *a);
 } yk_backend;
 
+/* A piece of memory that this process has taken. */
+typedef struct yk_device_holding {
+    _Atomic(void *) memory; /* NULL: an empty place in the list */
+    char name[32];
+    yk_memory_kind kind;
+    int64_t bytes;
+} yk_device_holding;
+
+#define YK_DEVICE_HOLDINGS 16 /* what is taken beyond them is not listed */
+
 /* The common head of every backend's device; `state` is the backend's own. */
 struct yk_device {
     const yk_backend *backend;
@@ -117,6 +132,7 @@ struct yk_device {
     yk_tuner *tuner; /* NULL: there is nothing to choose */
     yk_device_kind kind;
     struct yk_recorder *recorder; /* the one that runs, or NULL */
+    yk_device_holding held[YK_DEVICE_HOLDINGS];
     void *state;
 };
 

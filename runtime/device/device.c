@@ -47,18 +47,6 @@ const yk_device_spec *yk_device_get_spec(const yk_device *device)
     return &device->spec;
 }
 
-yk_status yk_device_alloc(yk_device *device, yk_memory_kind kind, int64_t bytes, void **memory_out)
-{
-    REQUIRE(bytes > 0);
-    REQUIRE(kind == YK_MEMORY_DEVICE || kind == YK_MEMORY_PINNED);
-    return device->backend->alloc(device, kind, bytes, memory_out);
-}
-
-void yk_device_free(yk_device *device, yk_memory_kind kind, int64_t bytes, void *memory)
-{
-    if (memory) device->backend->free(device, kind, bytes, memory);
-}
-
 int64_t yk_device_used_bytes(const yk_device *device)
 {
     return device->backend->used_bytes ? device->backend->used_bytes(device) : 0;

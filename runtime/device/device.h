@@ -128,9 +128,14 @@ typedef enum yk_memory_kind {
 
 /* Allocate `bytes` > 0 of memory, aligned to 256 bytes. The content is undefined.       [local]
  *
- * YK_ENOMEM  there is not so much; the message gives bytes asked for and bytes free
+ * YK_ENOMEM  there is not so much; the message names what it is for, the bytes asked for and free, and
+ *            who has the others: this process by the names it gave, other processes on a GPU by NVML
  */
 yk_status yk_device_alloc(yk_device *device, yk_memory_kind kind, int64_t bytes, void **memory_out);
+
+/* Likewise, for something with a name (copied), which messages tell. */
+yk_status yk_device_alloc_named(yk_device *device, yk_memory_kind kind, const char *name,
+                                int64_t bytes, void **memory_out);
 
 /* Give back what yk_device_alloc() returned, with the same kind and bytes. NULL does nothing. */
 void yk_device_free(yk_device *device, yk_memory_kind kind, int64_t bytes, void *memory);

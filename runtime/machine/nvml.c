@@ -28,6 +28,13 @@ typedef struct memory_info {
     unsigned long long total, free, used;
 } memory_info;
 
+/* nvmlProcessInfo_t of _v3 */
+typedef struct process_info {
+    unsigned pid;
+    unsigned long long used; /* ~0: not told */
+    unsigned gpu_instance, compute_instance;
+} process_info;
+
 struct yk_nvml {
     void *library;
     int (*init)(void);
@@ -44,6 +51,7 @@ struct yk_nvml {
     int (*temperature)(nvml_device, int, unsigned *);      /* sensor; degrees Celsius */
     int (*clock)(nvml_device, int, unsigned *);            /* which; MHz */
     int (*pcie)(nvml_device, int counter, unsigned *kb_s); /* KB/s */
+    int (*processes)(nvml_device, unsigned *, process_info *);
 };
 
 /* Of nvmlTemperatureSensors_t, nvmlClockType_t and nvmlPcieUtilCounter_t. */
@@ -80,6 +88,7 @@ static bool load_symbols(yk_nvml *nvml)
         {offsetof(yk_nvml, temperature), "nvmlDeviceGetTemperature"},
         {offsetof(yk_nvml, clock), "nvmlDeviceGetClockInfo"},
         {offsetof(yk_nvml, pcie), "nvmlDeviceGetPcieThroughput"},
+        {offsetof(yk_nvml, processes), "nvmlDeviceGetComputeRunningProcesses_v3"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (!load_symbol(nvml, table[i].offset, table[i].symbol) && i < N_REQUIRED) return false;
@@ -157,4 +166,20 @@ yk_status yk_nvml_sample(yk_nvml *nvml, int index, yk_nvml_state *state_out)
     if (nvml->pcie && nvml->pcie(device, PCIE_TX, &n) == 0) s.pcie_tx_rate = 1024.0 * n;
     *state_out = s;
     return YK_OK;
+}
+
+int yk_nvml_processes(yk_nvml *nvml, int index, yk_nvml_process *list_out, int max)
+{
+    enum { ROOM = 64 };
+    nvml_device device;
+    process_info found[ROOM];
+    unsigned n = ROOM;
+    if (!nvml->processes || nvml->handle((unsigned)index, &device) != 0) return 0;
+    if (nvml->processes(device, &n, found) != 0) return 0;
+    int count = (int)n < max ? (int)n : max;
+    for (int i = 0; i < count; i++) {
+        bool told = found[i].used != ~0ull;
+        list_out[i] = (yk_nvml_process){found[i].pid, told ? (int64_t)found[i].used : 0};
+    }
+    return count;
 }

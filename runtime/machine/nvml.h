@@ -56,4 +56,14 @@ yk_status yk_nvml_get(yk_nvml *nvml, int index, yk_nvml_gpu *gpu_out);
  */
 yk_status yk_nvml_sample(yk_nvml *nvml, int index, yk_nvml_state *state_out);
 
+/* A process that computes on a GPU. */
+typedef struct yk_nvml_process {
+    int64_t pid;   /* as the driver numbers it: that of the machine, not of a container */
+    int64_t bytes; /* of the GPU's memory; 0: not told */
+} yk_nvml_process;
+
+/* The processes on GPU `index`, at most `max`; returns how many. None where the driver does not
+ * tell.                                                                                  [local] */
+int yk_nvml_processes(yk_nvml *nvml, int index, yk_nvml_process *list_out, int max);
+
 #endif

@@ -47,7 +47,7 @@ yk_status yk_arena_create(yk_device *device, const char *name, yk_memory_kind ki
     arena->allocated = arena->capacity;
     if (arena->allocated > 0) {
         void *base = NULL;
-        yk_status status = yk_device_alloc(device, kind, arena->allocated, &base);
+        yk_status status = yk_device_alloc_named(device, kind, name, arena->allocated, &base);
         if (status != YK_OK) {
             free(arena);
             return status;

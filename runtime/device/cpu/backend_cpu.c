@@ -39,16 +39,19 @@ void *yk_cpu_allocate(int64_t bytes)
 static yk_status cpu_alloc(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out)
 {
     (void)d;
+    (void)kind;
     void *p = yk_cpu_allocate(bytes);
-    if (!p) {
-        long long available = (long long)sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE);
-        return yk_fail(YK_ENOMEM, kind == YK_MEMORY_PINNED ? "host memory" : "device memory",
-                       "asked for %lld bytes with %lld free; use a smaller model, micro-batch or "
-                       "sequence length",
-                       (long long)bytes, available);
-    }
+    if (!p) return YK_ENOMEM;
     *memory_out = p;
     return YK_OK;
+}
+
+static void cpu_room(const yk_device *d, yk_memory_kind kind, char *text_out, size_t size)
+{
+    (void)d;
+    (void)kind;
+    long long left = (long long)sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    snprintf(text_out, size, "%lld free on this machine", left);
 }
 
 static void cpu_free(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory)
@@ -108,6 +111,7 @@ static const yk_backend backend = {
     .workspaces = &yk_cpu_workspaces,
     .close = cpu_close,
     .alloc = cpu_alloc,
+    .room = cpu_room,
     .free = cpu_free,
     .set_amx = cpu_set_amx,
     .stream_create = yk_cpu_stream_create,

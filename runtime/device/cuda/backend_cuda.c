@@ -180,18 +180,13 @@ yk_status yk_cuda_alloc(yk_device *d, yk_memory_kind kind, int64_t bytes, void *
     void *memory = NULL;
     cudaError_t error = pinned ? cudaHostAlloc(&memory, (size_t)bytes, cudaHostAllocPortable)
                                : cudaMalloc(&memory, (size_t)bytes);
-    if (error == cudaSuccess) {
-        *memory_out = memory;
-        return YK_OK;
+    if (error == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return YK_ENOMEM;
     }
-    (void)cudaGetLastError();
-    size_t left = 0, all = 0;
-    (void)cudaMemGetInfo(&left, &all);
-    if (pinned)
-        return yk_fail(YK_ENOMEM, "pinned host memory", "%lld bytes asked for: %s",
-                       (long long)bytes, cudaGetErrorString(error));
-    return yk_fail(YK_ENOMEM, d->spec.name, "%lld bytes asked for, %zu of %zu free: %s",
-                   (long long)bytes, left, all, cudaGetErrorString(error));
+    YK_TRY(yk_cuda_check(error, pinned ? "pinned host memory" : "memory"));
+    *memory_out = memory;
+    return YK_OK;
 }
 
 void yk_cuda_free(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory)

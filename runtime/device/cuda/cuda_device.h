@@ -84,6 +84,7 @@ extern const yk_backend yk_cuda_backend;
 void yk_cuda_close(yk_device *d);
 void yk_cuda_set_tf32(yk_device *d, bool on);
 yk_status yk_cuda_alloc(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out);
+void yk_cuda_room(const yk_device *d, yk_memory_kind kind, char *text_out, size_t size);
 void yk_cuda_free(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory);
 int64_t yk_cuda_used_bytes(const yk_device *d);
 yk_status yk_cuda_stream_create(yk_stream *s);

@@ -137,6 +137,7 @@ const yk_backend yk_cuda_backend = {
     .set_tf32 = yk_cuda_set_tf32,
     .set_attention = yk_cuda_set_attention,
     .alloc = yk_cuda_alloc,
+    .room = yk_cuda_room,
     .free = yk_cuda_free,
     .used_bytes = yk_cuda_used_bytes,
     .stream_create = yk_cuda_stream_create,

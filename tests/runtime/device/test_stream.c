@@ -1,7 +1,9 @@
 /* tests/runtime/device/test_stream.c - memory, streams and events of a real device. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/runtime/device/op_case.h"
+#include "tests/runtime/scratch.h"
 
 /* Under the address sanitizer too, memory that cannot be had is an answer and not an error. */
 const char *__asan_default_options(void);
@@ -38,6 +40,32 @@ static void memory_that_cannot_be_had_is_an_error(void **state)
     assert_int_equal(yk_device_alloc(c->device, YK_MEMORY_DEVICE, 0, &memory), YK_EINVAL);
     assert_int_equal(yk_device_alloc(c->device, YK_MEMORY_DEVICE, -1, &memory), YK_EINVAL);
     yk_device_free(c->device, YK_MEMORY_DEVICE, 1, NULL);
+}
+
+static void a_request_that_fails_says_who_has_the_memory(void **state)
+{
+    op_case *c = *state;
+    void *small, *other, *memory;
+    assert_int_equal(
+        yk_device_alloc_named(c->device, YK_MEMORY_DEVICE, "small thing", 4096, &small), YK_OK);
+    assert_int_equal(
+        yk_device_alloc_named(c->device, YK_MEMORY_PINNED, "pinned thing", 8192, &other), YK_OK);
+    yk_device_alloc_named(c->device, YK_MEMORY_DEVICE, "gone thing", 4096, &memory);
+    yk_device_free(c->device, YK_MEMORY_DEVICE, 4096, memory);
+    int saved = scratch_stderr_begin();
+    yk_status status =
+        yk_device_alloc_named(c->device, YK_MEMORY_DEVICE, "huge thing", INT64_C(1) << 50, &memory);
+    char *said = scratch_stderr_end(saved);
+    assert_int_equal(status, YK_ENOMEM);
+    assert_true(
+        scratch_is_one_line(said, "huge thing: 1125899906842624 bytes of memory asked for"));
+    assert_non_null(strstr(said, " free"));
+    assert_non_null(strstr(said, "this process has small thing 4096"));
+    assert_null(strstr(said, "pinned thing"));
+    assert_null(strstr(said, "gone thing"));
+    free(said);
+    yk_device_free(c->device, YK_MEMORY_DEVICE, 4096, small);
+    yk_device_free(c->device, YK_MEMORY_PINNED, 8192, other);
 }
 
 static void freed_memory_can_be_had_again(void **state)
@@ -144,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         OP_TEST(memory_is_aligned_and_apart),
         OP_TEST(memory_that_cannot_be_had_is_an_error),
+        OP_TEST(a_request_that_fails_says_who_has_the_memory),
         OP_TEST(freed_memory_can_be_had_again),
         OP_TEST(work_after_an_event_sees_what_was_before_it),
         OP_TEST(a_streams_clock_runs_forward),
