@@ -433,6 +433,14 @@ static yk_status bench_step(yk_bench *b)
                        .dtype = b->dtype,
                        .grad_dtype = b->dtype};
     YK_TRY(yk_bench_run(b, "adamw", size, run_adamw, &a, sizeof a, 1, yk_adamw_cost(&a)));
+    if (b->dtype == YK_BF16) { /* all in bf16, and what the model reads updated in place */
+        a.param = NULL;
+        a.master = param;
+        a.m = yk_bench_random(b, YK_BF16, n);
+        a.master_dtype = a.moments_dtype = YK_BF16;
+        YK_TRY(yk_bench_run(b, "adamw, bf16 states", size, run_adamw, &a, sizeof a, 1,
+                            yk_adamw_cost(&a)));
+    }
     b->used = kept;
     yk_sum_squares_args q = {.values = b->values, .x = grad, .n = n, .dtype = b->dtype};
     YK_TRY(yk_bench_run(b, "sum_squares", size, run_sum_squares, &q, sizeof q, 1,
