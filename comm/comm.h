@@ -90,6 +90,9 @@ const char *yk_comm_backend_name(const yk_comm *comm);
 /* Pinned host memory that this rank brings to what its node's ranks share. */
 int64_t yk_comm_shared_bytes(const yk_comm *comm);
 
+/* Can NCCL be had, in this build on this machine?                                        [local] */
+bool yk_comm_has_nccl(void);
+
 int yk_comm_index(const yk_comm *comm);
 int yk_comm_size(const yk_comm *comm);
 

@@ -12,4 +12,9 @@ static yk_status nccl_create(yk_comm *c)
                    c->size);
 }
 
+bool yk_comm_has_nccl(void)
+{
+    return false;
+}
+
 const yk_comm_backend yk_comm_nccl = {.name = "nccl", .create = nccl_create};

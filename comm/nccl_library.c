@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "comm/comm.h"
+
 /* Functions lie where the system says; a pointer to one is as wide as any. */
 static bool find(void *handle, const char *name, void *function_out)
 {
@@ -41,11 +43,21 @@ static const char *find_missing(void *handle, nccl_library *l)
     return NULL;
 }
 
+static void *open_library(void)
+{
+    void *handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    return handle ? handle : dlopen(YK_NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+}
+
+bool yk_comm_has_nccl(void)
+{
+    return open_library() != NULL; /* it stays open */
+}
+
 yk_status yk_nccl_library_load(nccl_library *library_out)
 {
     nccl_library l;
-    void *handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    if (!handle) handle = dlopen(YK_NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    void *handle = open_library();
     if (!handle)
         return yk_fail(YK_EUNSUPPORTED, "comm.backend",
                        "several ranks on GPUs need NCCL: neither libnccl.so.2 nor " YK_NCCL_LIBRARY

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "engine/bind.h"
+#include "engine/carrier.h"
 #include "engine/device_choice.h"
 #include "engine/run_folder.h"
 #include "engine/speed.h"
@@ -77,7 +78,9 @@ static yk_status plan(yk_trainer *t)
                        "nodes have different numbers of ranks; start as many on each");
     yk_topology topology = {0};
     if (t->world) topology = topology_of(t, &spec);
-    YK_TRY(yk_plan_make(t->config, t->shape, &spec, t->world ? &topology : NULL, 0, &t->plan));
+    yk_config chosen = *t->config;
+    YK_TRY(yk_carrier_choose(t->config, t->world, t->device, &chosen.comm.backend, &t->race));
+    YK_TRY(yk_plan_make(&chosen, t->shape, &spec, t->world ? &topology : NULL, 0, &t->plan));
     t->config = &t->plan.config;
     yk_host_room room = yk_host_room_read("");
     YK_TRY(yk_plan_check_host(&t->plan, t->world ? yk_world_local_size(t->world) : 1, &room));
@@ -147,6 +150,11 @@ static void print_start(const yk_trainer *t)
     if (t->n_ranks > 1)
         printf("ranks     %d on %d nodes, ZeRO stage %" PRId64 "\n", t->n_ranks,
                yk_world_n_nodes(t->world), c->parallel.zero);
+    if (t->race.n_backends > 0) {
+        char text[256];
+        yk_carrier_write(&t->race, text, sizeof text);
+        printf("links     %s\n", text);
+    }
     printf("memory    %.1f MiB on %s\n", (double)yk_plan_device_bytes(&t->plan) / 0x1p20,
            t->plan.spec.name);
     if (t->plan.why[0]) printf("chosen    %s\n", t->plan.why);

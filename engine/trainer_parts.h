@@ -2,6 +2,7 @@
 #ifndef YK_ENGINE_TRAINER_PARTS_H
 #define YK_ENGINE_TRAINER_PARTS_H
 
+#include "comm/race.h"
 #include "engine/feed.h"
 #include "engine/plan.h"
 #include "engine/trainer.h"
@@ -23,6 +24,7 @@ typedef struct yk_trainer {
     yk_dataset *data;
     yk_device *device;
     yk_plan plan;
+    yk_race race; /* between what may carry collectives */
     yk_engine *engine;
     yk_loader *loader;
     yk_feed feed;

@@ -62,6 +62,7 @@ typedef struct yk_backend {
     yk_status (*event_record)(yk_event *e, yk_stream *s);
     yk_status (*event_wait)(yk_event *e, yk_stream *s);
     yk_status (*event_synchronize)(yk_event *e);
+    bool (*reaches_peers)(const yk_device *d); /* NULL: true */
     /* Flags: NULL leaves out share and unshare where nothing has to be pinned. */
     yk_status (*share)(yk_device *d, void *memory, int64_t bytes);
     void (*unshare)(yk_device *d, void *memory, int64_t bytes);

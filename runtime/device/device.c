@@ -174,6 +174,11 @@ yk_status yk_event_synchronize(yk_event *event)
     return event->device->backend->event_synchronize(event);
 }
 
+bool yk_device_reaches_peers(const yk_device *device)
+{
+    return !device->backend->reaches_peers || device->backend->reaches_peers(device);
+}
+
 /* ---- streams of several processes --------------------------------------------------------- */
 
 yk_status yk_device_share(yk_device *device, void *memory, int64_t bytes)

@@ -118,6 +118,10 @@ typedef enum yk_attention_provider {
 yk_status yk_device_set_attention(yk_device *device, yk_attention_provider provider,
                                   bool deterministic);
 
+/* Does a GPU reach the memory of all others that this process sees without going by way of the host? True
+ * where it sees no other, and of devices that are no GPU.                                [local] */
+bool yk_device_reaches_peers(const yk_device *device);
+
 /* Borrowed until the device is closed. */
 const yk_device_spec *yk_device_get_spec(const yk_device *device);
 

@@ -99,6 +99,7 @@ yk_status yk_cuda_event_wait(yk_event *e, yk_stream *s);
 yk_status yk_cuda_event_synchronize(yk_event *e);
 
 /* flag_cuda.c */
+bool yk_cuda_reaches_peers(const yk_device *d);
 yk_status yk_cuda_share(yk_device *d, void *memory, int64_t bytes);
 void yk_cuda_unshare(yk_device *d, void *memory, int64_t bytes);
 yk_status yk_cuda_stream_write_flag(yk_stream *s, uint32_t *flag, uint32_t value);

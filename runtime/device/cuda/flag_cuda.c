@@ -8,6 +8,7 @@
  */
 #include <cuda.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -134,4 +135,20 @@ void yk_cuda_fail(yk_device *d, yk_status status)
     yk_cuda_state *state = d->state;
     int none = YK_OK;
     atomic_compare_exchange_strong(&state->failure, &none, (int)status);
+}
+
+/* NCCL is told by NCCL_P2P_DISABLE to go by way of the host. */
+bool yk_cuda_reaches_peers(const yk_device *d)
+{
+    const yk_cuda_state *state = d->state;
+    const char *disabled = getenv("NCCL_P2P_DISABLE");
+    int n = yk_device_count_cuda();
+    if (disabled && strcmp(disabled, "0") != 0 && n > 1) return false;
+    for (int i = 0; i < n; i++) {
+        int reaches = 1;
+        if (i == state->index) continue;
+        if (cudaDeviceCanAccessPeer(&reaches, state->index, i) == cudaSuccess && !reaches)
+            return false;
+    }
+    return true;
 }

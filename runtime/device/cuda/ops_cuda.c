@@ -150,6 +150,7 @@ const yk_backend yk_cuda_backend = {
     .event_record = yk_cuda_event_record,
     .event_wait = yk_cuda_event_wait,
     .event_synchronize = yk_cuda_event_synchronize,
+    .reaches_peers = yk_cuda_reaches_peers,
     .share = yk_cuda_share,
     .unshare = yk_cuda_unshare,
     .stream_write_flag = yk_cuda_stream_write_flag,

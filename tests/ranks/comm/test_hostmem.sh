@@ -29,6 +29,11 @@ case_is "the other backend gives the same sums"
 YK_RANK_BACKEND='' on_ranks 2 2 "$program" 1000 "$seed"
 expect_text out "passed 1000 collectives over mpi on 2 ranks"
 
+case_is "two backends race, and all ranks see the same winner"
+on_ranks 3 3 "$YK_BUILD/tests/ranks/comm/rank_race"
+expect_status 0
+expect_text out "passed on 3 ranks"
+
 case_is "no file is left, though ranks are killed"
 export YK_SEED=$seed
 on_ranks 2 2 bash -c '

@@ -1,0 +1,24 @@
+/* engine/carrier.h - what carries the collectives of a run whose configuration leaves it open. */
+#ifndef YK_ENGINE_CARRIER_H
+#define YK_ENGINE_CARRIER_H
+
+#include "comm/race.h"
+#include "runtime/base/config.h"
+
+/* Choose for comm.backend: auto. On processors, with one rank, on several nodes, and where GPUs reach each
+ * other without the host, nothing is measured and auto stays: what it means is known. Ranks that share a
+ * GPU get hostmem, and so do GPUs without NCCL. What is left are GPUs of one node that meet in the
+ * host's memory: there nccl and hostmem race.                                       [collective]
+ *
+ * choice_out  comm.backend, or what auto is
+ * race_out    what was measured; n_backends 0: nothing
+ *
+ * YK_ENOMEM  there is too little memory to measure with
+ */
+yk_status yk_carrier_choose(const yk_config *config, yk_world *world, yk_device *device,
+                            yk_comm_choice *choice_out, yk_race *race_out);
+
+/* Say in a line what was measured and chosen. */
+void yk_carrier_write(const yk_race *race, char *text, size_t room);
+
+#endif
