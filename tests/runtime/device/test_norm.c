@@ -185,6 +185,23 @@ static void norm_backward_may_write_over_add_or_dy(void **state)
         }
 }
 
+/* Widths of real models, at each of which a GPU's warp has another number of packs; more rows than
+ * its warps take at a time; and dx in place. */
+static void norm_of_wide_rows_agrees_with_the_oracle(void **state)
+{
+    static const int64_t widths[] = {896, 1280, 1536, 1600, 2048, 3584};
+    for (int i = 0; i < 6; i++)
+        for (int kind = 0; kind < 2; kind++) {
+            yk_dtype t = i & 1 ? YK_F16 : YK_BF16;
+            backward_how how = {
+                .kind = (yk_norm_kind)kind, .dtype = t, .grad = t, .add = true, .dx = IS_ADD};
+            forward_case(*state, (yk_norm_kind)kind, t, 37, widths[i], 1, 1);
+            backward_case(*state, how, widths[i] == 1600 ? 1100 : 37, widths[i]);
+            how.dx = IS_DY;
+            backward_case(*state, how, 37, widths[i]);
+        }
+}
+
 /* With variance 0, rstd is 1 / sqrt(eps) and y is the bias. */
 static void norm_forward_of_equal_numbers_is_finite(void **state)
 {
@@ -219,6 +236,7 @@ int main(void)
         OP_TEST(norm_forward_agrees_with_the_oracle),
         OP_TEST(norm_backward_agrees_with_the_oracle),
         OP_TEST(norm_backward_may_write_over_add_or_dy),
+        OP_TEST(norm_of_wide_rows_agrees_with_the_oracle),
         OP_TEST(norm_forward_of_equal_numbers_is_finite),
         OP_TEST(norm_backward_of_no_rows_is_zero_or_what_was_there),
         cmocka_unit_test(norm_gives_the_same_bits_again),
