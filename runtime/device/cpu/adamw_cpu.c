@@ -10,7 +10,26 @@
 
 /* ---- random bits --------------------------------------------------------------------------- */
 
-typedef uint64_t vecq __attribute__((vector_size(64))); /* eight words, each in the lower half */
+/* Eight words, each in the lower half of 64 bits; what is in the upper halves does not matter. */
+typedef uint64_t vecq __attribute__((vector_size(64)));
+
+/* All 64 bits of the products of words with a constant. */
+VEC_INLINE vecq multiply(vecq a, uint32_t constant)
+{
+#if defined(__AVX512F__)
+    return (vecq)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(constant));
+#elif defined(__AVX2__)
+    union {
+        vecq v;
+        __m256i half[2];
+    } u = {a};
+    for (int i = 0; i < 2; i++)
+        u.half[i] = _mm256_mul_epu32(u.half[i], _mm256_set1_epi64x(constant));
+    return u.v;
+#else
+    return (a & 0xffffffffu) * constant;
+#endif
+}
 
 /* Two words for each of sixteen elements, of neighbours in pairs. */
 typedef struct draws {
@@ -20,21 +39,20 @@ typedef struct draws {
 VEC_INLINE draws draw(uint64_t key, uint64_t step, uint64_t index)
 {
     const vecq pair = {0, 1, 2, 3, 4, 5, 6, 7};
-    vecq counter = pair + index / 2, low = pair - pair + 0xffffffffu;
-    vecq c0 = counter & low, c1 = counter >> 32;
-    vecq c2 = pair - pair + (step & 0xffffffffu), c3 = pair - pair + (step >> 32);
+    vecq c0 = pair + index / 2, c1 = c0 >> 32;
+    vecq c2 = pair - pair + step, c3 = c2 >> 32;
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
 #pragma GCC unroll 7
     for (int round = 0; round < YK_PHILOX_ROUNDS; round++) {
-        vecq a = c0 * YK_PHILOX_MULTIPLIER0, b = c2 * YK_PHILOX_MULTIPLIER1;
+        vecq a = multiply(c0, YK_PHILOX_MULTIPLIER0), b = multiply(c2, YK_PHILOX_MULTIPLIER1);
         c0 = (b >> 32) ^ c1 ^ k0;
         c2 = (a >> 32) ^ c3 ^ k1;
-        c1 = b & low;
-        c3 = a & low;
+        c1 = b;
+        c3 = a;
         k0 += YK_PHILOX_STEP0;
         k1 += YK_PHILOX_STEP1;
     }
-    return (draws){(vecu)(c0 | c2 << 32), (vecu)(c1 | c3 << 32)};
+    return (draws){(vecu)((c0 & 0xffffffffu) | c2 << 32), (vecu)((c1 & 0xffffffffu) | c3 << 32)};
 }
 
 /* The neighbour in bf16 that sixteen bits choose. */
@@ -47,15 +65,12 @@ VEC_INLINE vecf choose(vecf x, vecu bits)
 
 /* ---- the update ---------------------------------------------------------------------------- */
 
-/* Are master weights and moments fp32? Then nothing is drawn. */
 VEC_INLINE void update_range(const yk_adamw_args *a, int64_t begin, int64_t end, yk_dtype t,
-                             yk_dtype grad_t, bool plain)
+                             yk_dtype grad_t, yk_dtype master_t, yk_dtype moments_t)
 {
     const yk_step_values s = *a->values;
     const vecf b1 = vec_set(1 - a->beta1), b2 = vec_set(1 - a->beta2), lr = vec_set(-s.lr);
     const vecf decay = vec_set(a->weight_decay);
-    const yk_dtype master_t = plain ? YK_F32 : a->master_dtype;
-    const yk_dtype moments_t = plain ? YK_F32 : a->moments_dtype;
     for (int64_t i = begin; i < end; i += VEC_LANES) {
         int64_t n = end - i;
         vecf g = vec_load_n(a->grad, i, n, grad_t) * s.grad_scale;
@@ -65,7 +80,7 @@ VEC_INLINE void update_range(const yk_adamw_args *a, int64_t begin, int64_t end,
         v = vec_fma(b2, vec_fma(g, g, -v), v);
         vecf step = (m / s.correction1) / (vec_sqrt(v / s.correction2) + a->eps);
         p = vec_fma(lr, vec_fma(decay, p, step), p);
-        if (!plain) {
+        if (master_t == YK_BF16 || moments_t == YK_BF16) {
             draws r = draw(a->key, (uint64_t)s.adam_steps, (uint64_t)(a->first + i));
             if (master_t == YK_BF16) p = choose(p, r.first >> 16);
             if (moments_t == YK_BF16) m = choose(m, r.first & 0xffffu);
@@ -78,12 +93,23 @@ VEC_INLINE void update_range(const yk_adamw_args *a, int64_t begin, int64_t end,
     }
 }
 
+VEC_INLINE void update_states(const yk_adamw_args *a, int64_t begin, int64_t end, yk_dtype t,
+                              yk_dtype grad_t)
+{
+    bool master16 = a->master_dtype == YK_BF16, moments16 = a->moments_dtype == YK_BF16;
+    if (master16 && moments16)
+        update_range(a, begin, end, t, grad_t, YK_BF16, YK_BF16);
+    else if (master16)
+        update_range(a, begin, end, t, grad_t, YK_BF16, YK_F32);
+    else if (moments16)
+        update_range(a, begin, end, t, grad_t, YK_F32, YK_BF16);
+    else
+        update_range(a, begin, end, t, grad_t, YK_F32, YK_F32);
+}
+
 VEC_INLINE void update_from(const yk_adamw_args *a, int64_t begin, int64_t end, yk_dtype grad_t)
 {
-    if (a->master_dtype == YK_F32 && a->moments_dtype == YK_F32)
-        YK_CPU_BY_DTYPE(a->dtype, update_range(a, begin, end, T, grad_t, true));
-    else
-        YK_CPU_BY_DTYPE(a->dtype, update_range(a, begin, end, T, grad_t, false));
+    YK_CPU_BY_DTYPE(a->dtype, update_states(a, begin, end, T, grad_t));
 }
 
 static void update_chunk(const yk_adamw_args *a, int64_t chunk)
