@@ -208,7 +208,8 @@ static yk_status bench_backends(bench *b, yk_comm_choice only)
 {
     bool gpu = yk_device_get_kind(b->device) == YK_DEVICE_CUDA;
     yk_comm_choice library = gpu ? YK_COMM_NCCL : YK_COMM_MPI;
-    bool has_library = !gpu || !b->shares_gpu, has_hostmem = yk_world_n_nodes(b->world) == 1;
+    bool has_library = !gpu || (!b->shares_gpu && yk_comm_has_nccl()),
+         has_hostmem = yk_world_n_nodes(b->world) == 1;
     if (only != YK_COMM_AUTO) return bench_backend(b, only);
     if (has_library) YK_TRY(bench_backend(b, library));
     return has_hostmem ? bench_backend(b, YK_COMM_HOSTMEM) : YK_OK;

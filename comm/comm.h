@@ -147,7 +147,8 @@ typedef struct yk_comm_counts {
                             * barriers */
     int64_t n_collectives; /* done */
     int64_t n_flushed; /* gradients of this rank that were not zero and became zero on the wire */
-    double busy_s;     /* seconds that streams spent in them; virtual on a dry device */
+    double busy_s;     /* seconds that streams spent in them; virtual on a dry device, and sampled
+                        * fifty times a second with hostmem on a GPU */
 } yk_comm_counts;
 
 yk_comm_counts yk_comm_get_counts(const yk_comm *comm);

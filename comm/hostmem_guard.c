@@ -16,7 +16,7 @@
 #include "comm/world_mpi.h"
 #include "runtime/base/clock.h"
 
-#define INTERVAL_MS 50
+#define INTERVAL_MS 20
 #define LOOK_MAX_S  0.5 /* what a look counts for: more, and this process was stopped */
 #define FAR         ((uint32_t)1 << 30) /* beyond every number that a stream may wait for */
 
@@ -140,6 +140,15 @@ static yk_status look(const yk_comm *c, const hostmem_group *g, double dt, watch
     return status;
 }
 
+/* A GPU's streams do not tell the time: what they are busy with at a look counts since the last. */
+static void count_busy(yk_comm *c, const hostmem_group *g, double dt)
+{
+    if (yk_device_get_kind(c->o.device) != YK_DEVICE_CUDA) return;
+    for (int lane = 0; lane < HOSTMEM_N_LANES; lane++)
+        if (is_waiting(c, g, (hostmem_lane)lane))
+            atomic_fetch_add(&c->busy_ns, (int64_t)(dt * 1e9));
+}
+
 static void *guard(void *context)
 {
     yk_comm *c = context;
@@ -154,6 +163,7 @@ static void *guard(void *context)
             release(c, g);
             continue;
         }
+        count_busy(c, g, dt);
         yk_status status = look(c, g, dt < LOOK_MAX_S ? dt : LOOK_MAX_S, lanes);
         if (status == YK_OK) continue;
         look_far(c, g);
