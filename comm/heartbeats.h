@@ -33,6 +33,7 @@ typedef struct yk_beat {
     _Atomic int64_t notes;   /* counted by the work: it goes on. All ranks take the same notes */
     _Atomic int64_t place;   /* where the work is: step, phase and unit, in one word */
     _Atomic int64_t settled; /* 1: the first step is over */
+    _Atomic int64_t code;    /* of a rank that has failed: its exit status, where it is known */
     _Atomic int64_t state;   /* yk_beat_state */
     _Atomic int64_t pid;
     _Atomic int64_t computed[YK_BEAT_STEPS]; /* step << 32 | microseconds that it computed */

@@ -407,6 +407,13 @@ static void *leave_late(void *unused)
     _exit(1);
 }
 
+/* A rank that failed by itself knows best why the run ends. */
+static int exit_code(const yk_watchdog *w, int r)
+{
+    int code = (int)atomic_load(&yk_beats_row(w->beats, r)->code);
+    return code > 0 ? code : 1;
+}
+
 /* Say it once, let the other nodes hear of it, and leave. */
 static _Noreturn void leave(yk_watchdog *w, int r, fault f)
 {
@@ -427,7 +434,7 @@ static _Noreturn void leave(yk_watchdog *w, int r, fault f)
     if (speaks && f != GONE && r != w->world->rank) end_soon(w->seen[r].pidfd);
     if (speaks && pthread_create(&late, NULL, leave_late, NULL) == 0)
         MPI_Abort(MPI_COMM_WORLD, 1); /* for launchers that do not mind how a rank ends */
-    _exit(1);
+    _exit(exit_code(w, r));
 }
 
 /* ---- the thread --------------------------------------------------------------------------- */
@@ -550,6 +557,8 @@ void yk_watchdog_stop(yk_watchdog *w, yk_status status, bool alone)
 {
     if (!w) return;
     if (alone && (status == YK_EPEER || status == YK_ETIMEDOUT)) sleep_s(2 * LAST_WORD_S + 1);
+    if (alone) w->world->failed = status; /* nobody is waited for in what comes */
+    if (alone) atomic_store(&w->own->code, yk_status_exit_code(status));
     if (alone) atomic_store(&w->own->state, YK_BEAT_FAILED);
     if (alone) sleep_s(3.0 * INTERVAL_MS / 1000); /* let it be heard of */
     bool meets = !alone && yk_world_barrier(w->world) == YK_OK;

@@ -3,8 +3,9 @@
  * Model.    Each rank notes where it is; a thread of each process looks at all ranks ten times a second.
  *           A rank whose process is gone, or stands still for `timeout_s`, or does not go on for so long
  *           while others wait for it, ends the run: one process says who, where and what to do, and
- *           all leave with exit status 1, a stopped one by force. All take the same notes in the same
- *           order, so that the rank with the fewest is the one that the others wait for.
+ *           all leave with exit status 1, a stopped one by force; with a rank that failed by itself all
+ *           leave with its status. All take the same notes in the same order, so that the rank with the
+ *           fewest is the one that the others wait for.
  * Slow.     A rank that computes more than 1.5 times as long as the median rank, in ten steps in a row,
  *           is named once, in a warning. Waiting for others is not computing.
  * First step. Until a rank has made one, and while it saves, it may take longer than `timeout_s`.

@@ -139,6 +139,28 @@ yk_status yk_world_max(yk_world *w, int64_t mine, int64_t *result_out)
     return all_reduce(w, mine, MPI_MAX, result_out);
 }
 
+yk_status yk_world_max_begin(yk_world *w, int64_t mine)
+{
+    w->ahead_mine = w->ahead_result = mine;
+    if (w->size == 1) return YK_OK;
+    YK_TRY(w->failed);
+    yk_status status = yk_mpi_check(MPI_Iallreduce(&w->ahead_mine, &w->ahead_result, 1, MPI_INT64_T,
+                                                   MPI_MAX, w->comm, &w->ahead),
+                                    "agreement");
+    if (status != YK_OK) w->failed = status;
+    return status;
+}
+
+yk_status yk_world_max_end(yk_world *w, int64_t *result_out)
+{
+    if (w->size > 1) {
+        YK_TRY(w->failed);
+        YK_TRY(finish(w, MPI_SUCCESS, &w->ahead, "agreement"));
+    }
+    *result_out = w->ahead_result;
+    return YK_OK;
+}
+
 yk_status yk_world_broadcast(yk_world *w, void *data, int64_t bytes, int root)
 {
     YK_CHECK(bytes >= 0 && root >= 0 && root < w->size);

@@ -70,6 +70,11 @@ const char *yk_world_host(const yk_world *world, int rank);
 yk_status yk_world_min(yk_world *world, int64_t mine, int64_t *result_out);
 yk_status yk_world_max(yk_world *world, int64_t mine, int64_t *result_out);
 
+/* The largest value in two parts, with work between them: the second finds it there when the ranks are
+ * about as far. One at a time; other calls of the world may come between.           [collective] */
+yk_status yk_world_max_begin(yk_world *world, int64_t mine);
+yk_status yk_world_max_end(yk_world *world, int64_t *result_out);
+
 /* Root's `bytes` bytes to all.                                                      [collective] */
 yk_status yk_world_broadcast(yk_world *world, void *data, int64_t bytes, int root);
 

@@ -19,7 +19,9 @@ struct yk_world {
     int rank, size, n_nodes, local_size;
     bool regular;
     _Atomic double timeout_s;
-    _Atomic yk_status failed; /* YK_EPEER or YK_ETIMEDOUT, once it happened, here or in a group */
+    _Atomic yk_status failed; /* once it happened, here or in a group, or this rank failed alone */
+    int64_t ahead_mine, ahead_result; /* of yk_world_max_begin() */
+    MPI_Request ahead;
     yk_held held;
     yk_place *places; /* (size) */
 };

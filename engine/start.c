@@ -1,10 +1,10 @@
 /* engine/start.c - a run up to its first step.
  *
- *   check       data and folder: whatever is wrong with the input shows here, before a file is
- *   written
+ *   check       data and folder: what is wrong with the input shows here, before a file is written
  *   find_place  the rank's cores and device
  *   plan        whether the run fits there, and how
- *   prepare     memory, first weights, the run's folder
+ *   prepare     memory, first weights
+ *   open_folder the run's folder, unless a signal has come
  *
  * Each part runs on every rank, and what one rank finds wrong is the end for all.
  */
@@ -169,11 +169,26 @@ static yk_status prepare(yk_trainer *t)
     YK_TRY(load_weights(t));
     YK_TRY(create_loader(t));
     YK_TRY(yk_write_sample_check(t->engine, t->config));
-    if (yk_trainer_speaks(t)) YK_TRY(yk_run_folder_create(t->config, &t->metrics));
     t->schedule = yk_schedule_from_config(t->config);
     t->last_saved = -1;
     yk_progress_init(&t->progress, t->config->train.steps, t->config->log.every);
-    if (yk_trainer_speaks(t)) print_start(t);
+    return YK_OK;
+}
+
+/* Starting takes a while. No folder is left that would be in the way of the next run. */
+static yk_status stop_early(yk_trainer *t)
+{
+    YK_TRY(yk_trainer_ask_now(t));
+    if (!t->stopping) return YK_OK;
+    if (yk_trainer_speaks(t)) printf("stopped by a signal before the first step\n");
+    return YK_ESTOPPED;
+}
+
+static yk_status open_folder(yk_trainer *t)
+{
+    if (!yk_trainer_speaks(t)) return YK_OK;
+    YK_TRY(yk_run_folder_create(t->config, &t->metrics));
+    print_start(t);
     return YK_OK;
 }
 
@@ -200,5 +215,7 @@ yk_status yk_trainer_start(yk_trainer *t)
     YK_TRY(together(t, find_place));
     YK_TRY(together(t, plan));
     YK_TRY(together(t, share_choices));
-    return together(t, prepare);
+    YK_TRY(together(t, prepare));
+    YK_TRY(stop_early(t));
+    return together(t, open_folder);
 }

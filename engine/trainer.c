@@ -14,7 +14,6 @@
 #include "engine/evaluate.h"
 #include "engine/replicas.h"
 #include "engine/run_folder.h"
-#include "engine/signals.h"
 #include "engine/step.h"
 #include "engine/trainer_parts.h"
 #include "engine/write_text.h"
@@ -24,21 +23,11 @@
 
 /* ---- training ----------------------------------------------------------------------------- */
 
-/* Has a signal come to any rank? All ask at the same time, and stop at the same. */
-static yk_status ask_to_stop(yk_trainer *t)
-{
-    int64_t asked = yk_signals_stop_was_asked(), any = asked;
-    if (asked) yk_watchdog_suspect(t->watchdog);
-    if (t->n_ranks > 1) YK_TRY(yk_world_max(t->world, asked, &any));
-    t->stopping = t->stopping || any != 0;
-    return YK_OK;
-}
-
 /* An evaluation may take longer than whoever sent the signal waits. */
 static yk_status watch_evaluation(void *context)
 {
     yk_trainer *t = context;
-    YK_TRY(ask_to_stop(t));
+    YK_TRY(yk_trainer_ask(t));
     return t->stopping ? YK_ESTOPPED : YK_OK;
 }
 
@@ -365,7 +354,7 @@ static yk_status train(yk_trainer *t)
         if (step == 0) set_deadline(t, false);
         if (t->world && is_due(step, t->config->debug.check_replicas))
             YK_TRY(yk_replicas_check(t->engine, t->world, step));
-        if (step + 1 < t->config->train.steps) YK_TRY(ask_to_stop(t));
+        if (step + 1 < t->config->train.steps) YK_TRY(yk_trainer_ask(t));
         YK_TRY(catch_up(t, is_stop(t, step) || t->stopping ? step : step - ahead));
         if (t->stopping) return stop_early(t, step);
     }
@@ -413,6 +402,8 @@ yk_status yk_train(const yk_config *config, const yk_model_shape *shape, yk_worl
     bool trains = status == YK_OK;
     if (trains) status = train(&t);
     bool all = status == YK_OK || status == YK_ESTOPPED || status == YK_EDIVERGED;
+    yk_status heard = trains && all ? yk_trainer_hear(&t) : YK_OK;
+    if (heard != YK_OK) status = heard, all = false;
     yk_watchdog_stop(t.watchdog, status, trains && !all);
     summarise(&t);
     if (status == YK_OK || status == YK_ESTOPPED) *summary_out = t.summary;

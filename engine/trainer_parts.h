@@ -49,6 +49,7 @@ typedef struct yk_trainer {
     double recent[YK_LOSS_WINDOW]; /* a ring of the last losses */
     int64_t last_saved;            /* step of the last saving, or -1 */
     bool stopping;                 /* a signal has come to some rank */
+    bool is_asking;                /* whether one has; the answer is under way */
     yk_train_summary summary;
 } yk_trainer;
 
@@ -62,5 +63,11 @@ static inline bool yk_trainer_speaks(const yk_trainer *t)
  * memory and the first weights. What is wrong with the input shows before a file is written.
  *                                                                                   [collective] */
 yk_status yk_trainer_start(yk_trainer *t);
+
+/* Has a signal asked any rank to stop? `stopping` says so, the same on all ranks: at once; or after the
+ * next such call, or after yk_trainer_hear(), which ends what is under way.        [collective] */
+yk_status yk_trainer_ask_now(yk_trainer *t);
+yk_status yk_trainer_ask(yk_trainer *t);
+yk_status yk_trainer_hear(yk_trainer *t);
 
 #endif

@@ -208,7 +208,7 @@ if command -v mpirun >/dev/null; then
 fi
 
 case_is "on a terminal there is one live line"
-if command -v script >/dev/null; then
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # else no pseudo-terminal can be had
     script -qec "$yoke train tiny.yaml --set run.dir=live" /dev/null >live.txt </dev/null
     grep -q $'\r.*4/4' live.txt || fail "no live line"
 fi
@@ -239,6 +239,18 @@ stopped_by() {
 case_is "SIGTERM and SIGINT save the weights and exit with 75"
 stopped_by TERM stopped
 stopped_by INT interrupted
+
+case_is "a signal during the start ends the run before its first step, and leaves no folder"
+"$yoke" train tiny.yaml --set run.dir=early --set model.width=768 --set model.heads=12 --set model.ffn=3072 \
+    --set model.vocab=50257 --set train.steps=1000000 --set checkpoint.every=0 >"$scratch/.out" 2>"$scratch/.err" &
+pid=$!
+until grep -q '^SigBlk:.*[2367abef]$' /proc/$pid/status; do sleep 0.01; done # SIGINT waits to be looked for
+kill -INT $pid
+wait $pid
+status=$? out=$(cat "$scratch/.out") err=$(cat "$scratch/.err")
+expect_status 75
+expect_text out "stopped by a signal before the first step"
+[ ! -e early ] || fail "a folder is left"
 
 # ---- a full disk ---------------------------------------------------------------------------------
 

@@ -80,6 +80,10 @@ static yk_status small_calls(rank_rig *r)
     EXPECT(r, got == INT64_C(-7000000000));
     EXPECT(r, yk_world_max(w, INT64_C(7000000000) + r->rank, &got) == YK_OK);
     EXPECT(r, got == INT64_C(7000000000) + r->size - 1);
+    EXPECT(r, yk_world_max_begin(w, r->rank % 2 ? r->rank : -1) == YK_OK);
+    EXPECT(r, yk_world_min(w, r->rank, &got) == YK_OK && got == 0); /* another one between */
+    EXPECT(r, yk_world_max_end(w, &got) == YK_OK);
+    EXPECT(r, got == (r->size == 1 ? -1 : (r->size - 1) - r->size % 2));
     for (int root = 0; root < r->size; root++) {
         int data[3] = {r->rank, r->rank * 2, 9};
         EXPECT(r, yk_world_broadcast(w, data, sizeof data, root) == YK_OK);

@@ -103,4 +103,11 @@ out=$(tail -n 3 .out) err=$(cat .err)
 [ -s runs/long/model/model.safetensors ] || fail "no model"
 expect_no_text err "yoke: rank"
 
+case_is "what one rank alone fails with is told once, and is the status of all"
+run env YK_NODE_SIZE=1 timeout -k 5 "$(limit 40)" mpirun -q --oversubscribe --bind-to none -n 3 \
+    bash -c 'trap "" XFSZ && ulimit -f 100 && exec "$0" "$@"' "$yoke" train c.yaml --set run.dir=runs/limited
+expect_status 2
+[ "$(wc -l <<<"$err")" -eq 1 ] || fail "not one line"
+expect_text err "File too large"
+
 passed
