@@ -7,6 +7,7 @@
 #define YK_OPTIM_STORE_PARTS_H
 
 #include "optim/store/store.h"
+#include "runtime/device/timer.h"
 
 /* Tensors start at multiples of this many elements, and so does every shard. */
 #define YK_STORE_TENSOR_ALIGN 128
@@ -53,6 +54,9 @@ typedef struct yk_store_slot {
 
 #define YK_STORE_SLOTS 8
 
+/* Waits of a compute stream that are timed and not passed yet: two steps of a deep model. */
+#define YK_STORE_WAITS 1024
+
 typedef struct yk_store_slots {
     yk_store_slot items[YK_STORE_SLOTS];
     int n_items;
@@ -85,7 +89,7 @@ struct yk_store {
     yk_store_lane lanes[YK_STORE_LANES];
     int next_lane;
     bool has_lanes;
-    double waited_s;  /* in yk_store_wait() */
+    yk_timer *waits;  /* of a compute stream, for other ranks */
     yk_event *passed; /* for letting one stream follow another */
 };
 

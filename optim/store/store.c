@@ -269,7 +269,8 @@ yk_status yk_store_create(const yk_store_options *options, yk_arena *persistent,
     if (!st->units || !st->offsets || !st->views || !st->grads || !st->keys) goto fail_memory;
     lay_out(st);
     make_keys(st);
-    status = take_memory(st, persistent, stream);
+    status = yk_timer_create(yk_stream_get_device(stream), YK_STORE_WAITS, &st->waits);
+    if (status == YK_OK) status = take_memory(st, persistent, stream);
     if (status != YK_OK) goto fail;
     make_views(st);
     *store_out = st;
@@ -301,6 +302,7 @@ void yk_store_destroy(yk_store *store)
     destroy_slots(&store->grad_slots);
     destroy_slots(&store->sum_slots);
     yk_store_destroy_lanes(store);
+    yk_timer_destroy(store->waits);
     yk_event_destroy(store->passed);
     free(store->units);
     free(store->offsets);
@@ -318,13 +320,12 @@ yk_status yk_store_follow(yk_store *st, yk_stream *later, yk_stream *earlier)
 
 yk_status yk_store_wait(yk_store *st, yk_event *event, yk_stream *stream)
 {
-    double begin = yk_stream_now(stream);
-    yk_status status = yk_event_wait(event, stream);
-    st->waited_s += yk_stream_now(stream) - begin;
-    return status;
+    YK_TRY(yk_timer_begin(st->waits, stream));
+    YK_TRY(yk_event_wait(event, stream));
+    return yk_timer_end(st->waits, stream);
 }
 
 double yk_store_waited_s(const yk_store *st)
 {
-    return st->waited_s;
+    return yk_timer_read(st->waits);
 }

@@ -115,8 +115,8 @@ yk_status yk_store_sum_squares(yk_store *store, yk_stream *stream, yk_step_value
 yk_status yk_store_update(yk_store *store, yk_stream *stream, const yk_adamw_options *adamw,
                           const yk_step_values *values);
 
-/* Seconds that the caller was held back by other ranks since the store was made: what
- * communication costs beside the computation, where waiting blocks the host. */
+/* Seconds that the compute stream was held back by what comes from other ranks since the store was
+ * made, as far as it has got: what communication costs beside the computation. */
 double yk_store_waited_s(const yk_store *store);
 
 /* What a rank keeps of a unit's weights, as hashes. Ranks whose `begin` is equal keep the same elements,

@@ -200,10 +200,9 @@ yk_status yk_store_sum_squares(yk_store *st, yk_stream *stream, yk_step_values *
         if (st->units[i].reduced) YK_TRY(yk_store_wait(st, st->units[i].reduced, stream));
     YK_TRY(square_all(st, stream, values));
     if (!yk_store_is_shared(st)) return YK_OK;
-    double begin = yk_stream_now(stream);
+    YK_TRY(yk_timer_begin(st->waits, stream));
     YK_TRY(yk_comm_all_reduce_values(st->g.all, values, stream));
-    st->waited_s += yk_stream_now(stream) - begin;
-    return YK_OK;
+    return yk_timer_end(st->waits, stream);
 }
 
 /* ---- the update --------------------------------------------------------------------------- */

@@ -77,10 +77,12 @@ typedef struct yk_backend {
     void (*graph_destroy)(yk_device *d, void *graph);
 
     /* For a recorder: let `m` be the stream's present end; once the stream has passed both, seconds
-     * from one mark to another (NULL: the difference of at_s); release what a mark has (NULL:
-     * nothing); name what follows, for a profiler (NULL: there is none). */
+     * from one mark to another (NULL: the difference of at_s); has the stream passed it (NULL: what
+     * a compute stream marks it has passed); release what a mark has (NULL: nothing); name what
+     * follows, for a profiler (NULL: there is none). */
     yk_status (*mark)(yk_stream *s, yk_mark *m);
     yk_status (*mark_read)(yk_device *d, const yk_mark *from, const yk_mark *to, double *s_out);
+    bool (*mark_passed)(yk_device *d, const yk_mark *m);
     void (*mark_destroy)(yk_device *d, yk_mark *m);
     void (*set_part)(yk_device *d, const char *part);
 

@@ -115,6 +115,7 @@ void yk_cuda_graph_destroy(yk_device *d, void *graph);
 /* mark_cuda.c: places in time, and names for a profiler. */
 yk_status yk_cuda_mark(yk_stream *s, yk_mark *m);
 yk_status yk_cuda_mark_read(yk_device *d, const yk_mark *from, const yk_mark *to, double *s_out);
+bool yk_cuda_mark_passed(yk_device *d, const yk_mark *m);
 void yk_cuda_mark_destroy(yk_device *d, yk_mark *m);
 void yk_cuda_set_part(yk_device *d, const char *part);
 

@@ -34,6 +34,14 @@ yk_status yk_cuda_mark_read(yk_device *d, const yk_mark *from, const yk_mark *to
     return YK_OK;
 }
 
+bool yk_cuda_mark_passed(yk_device *d, const yk_mark *m)
+{
+    (void)cudaSetDevice(((const yk_cuda_state *)d->state)->index);
+    if (cudaEventQuery(m->event) == cudaSuccess) return true;
+    (void)cudaGetLastError(); /* "not ready" is no error */
+    return false;
+}
+
 void yk_cuda_mark_destroy(yk_device *d, yk_mark *m)
 {
     if (!m->event) return;

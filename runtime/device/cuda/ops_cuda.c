@@ -162,6 +162,7 @@ const yk_backend yk_cuda_backend = {
     .graph_destroy = yk_cuda_graph_destroy,
     .mark = yk_cuda_mark,
     .mark_read = yk_cuda_mark_read,
+    .mark_passed = yk_cuda_mark_passed,
     .mark_destroy = yk_cuda_mark_destroy,
     .set_part = yk_cuda_set_part,
     .embed_forward = cuda_embed_forward,
