@@ -82,7 +82,8 @@ extern const yk_comm_backend yk_comm_dry;
  * and sends at once; pure, also for a dry group. */
 int64_t yk_comm_hostmem_staging_bytes(const yk_comm *comm);
 int64_t yk_comm_hostmem_shared_bytes(const yk_comm *comm);
-int64_t yk_comm_hostmem_chunk(const yk_comm *comm); /* elements of a part that travel at once */
-int64_t yk_comm_hostmem_gather_bytes(const yk_comm *comm); /* of a gather */
+/* Elements, of `wire`, of a sum's part of `count` that travel at once; bytes of a shard of `bytes`. */
+int64_t yk_comm_hostmem_chunk(const yk_comm *comm, int64_t count, yk_dtype wire);
+int64_t yk_comm_hostmem_gather_chunk(const yk_comm *comm, int64_t bytes);
 
 #endif

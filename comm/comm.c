@@ -90,7 +90,6 @@ static yk_status push_for_hostmem(yk_comm *c)
 {
     void *staging = NULL;
     YK_TRY(yk_arena_push(c->o.staging, "wire buffers", yk_comm_hostmem_staging_bytes(c), &staging));
-    c->chunk = yk_comm_hostmem_chunk(c);
     c->staging = staging;
     return YK_OK;
 }

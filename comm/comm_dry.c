@@ -73,7 +73,8 @@ static traffic gather_traffic(const yk_comm *c, double bytes)
 static traffic scatter_traffic(const yk_comm *c, int64_t count, yk_dtype wire)
 {
     traffic t = gather_traffic(c, (double)count * (double)yk_dtype_bytes(wire));
-    double n_chunks = c->chunk > 0 ? (double)yk_div_up(count, c->chunk) : 1;
+    int64_t chunk = by_hostmem(c) ? yk_comm_hostmem_chunk(c, count, wire) : c->chunk;
+    double n_chunks = chunk > 0 ? (double)yk_div_up(count, chunk) : 1;
     t.local_messages *= n_chunks * c->n_nodes;
     t.across_messages *= n_chunks;
     return t;
@@ -85,7 +86,7 @@ static yk_status dry_all_gather(yk_comm *c, void *full, const void *shard, int64
     (void)full, (void)shard;
     traffic t = gather_traffic(c, (double)bytes);
     if (by_hostmem(c))
-        t.local_messages *= (double)yk_div_up(bytes, yk_comm_hostmem_gather_bytes(c));
+        t.local_messages *= (double)yk_div_up(bytes, yk_comm_hostmem_gather_chunk(c, bytes));
     return charge(c, stream, &t, (double)bytes * c->size);
 }
 
@@ -152,7 +153,7 @@ static yk_status dry_broadcast(yk_comm *c, void *buffer, int64_t bytes, int root
 {
     (void)buffer, (void)root;
     if (by_hostmem(c)) { /* written once and read by all, chunk behind chunk */
-        double chunk = (double)yk_comm_hostmem_gather_bytes(c);
+        double chunk = (double)yk_comm_hostmem_gather_chunk(c, bytes);
         traffic t = {.local_messages = (double)bytes / chunk + 1, .local_bytes = (double)bytes};
         return charge(c, stream, &t, (double)bytes);
     }

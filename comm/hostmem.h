@@ -60,9 +60,8 @@ typedef enum hostmem_event {
 /* Offsets are in bytes; those of slots are in a rank's part of the segment. */
 typedef struct hostmem_layout {
     int n;                                    /* ranks */
-    int64_t chunk;                            /* elements of a part that travel at once */
-    int64_t chunk_bytes;                      /* room for them */
-    int64_t gather_bytes;                     /* of a chunk of a gather */
+    int64_t chunk_bytes;                      /* room for a chunk of a sum's part */
+    int64_t gather_bytes;                     /* likewise of a gather */
     int64_t marks, values, greatest, flushed; /* behind the words, at the segment's begin */
     int64_t control_bytes;
     int64_t sums, gathers;      /* slots; those of parts come first */

@@ -8,19 +8,23 @@
  * Staging memory holds what a chunk is on the device: packed for each other rank, arrived from each,
  * summed, come back; each twice, since a chunk travels while the one before it is worked on.
  */
+#include <math.h>
+
 #include "comm/hostmem.h"
 #include "runtime/base/arith.h"
 
 #define PAGE      4096
 #define WORD_STEP (64 / (int)sizeof(uint32_t))
 
-/* Bytes of the chunks that a rank sends to all others together, and of one of a gather. A copy engine
- * reaches its rate at a megabyte; on a processor a chunk should stay in its cache. */
+/* The most bytes of the chunks that a rank sends to all others together, and of one of a gather. For a
+ * copy engine the start of a chunk costs as much as a quarter of a megabyte; on a processor a chunk
+ * should stay in its cache. */
 #define REDUCE_BYTES_GPU ((int64_t)8 << 20)
-#define GATHER_BYTES_GPU ((int64_t)4 << 20)
+#define GATHER_BYTES_GPU ((int64_t)8 << 20)
 #define REDUCE_BYTES_CPU ((int64_t)1 << 20)
 #define GATHER_BYTES_CPU ((int64_t)256 << 10)
 #define CHUNK_BYTES_MIN  ((int64_t)64 << 10)
+#define START_BYTES      ((int64_t)256 << 10)
 
 static void lay_out_control(hostmem_layout *l)
 {
@@ -59,9 +63,8 @@ hostmem_layout yk_hostmem_lay_out(const yk_comm *c)
     int64_t element = yk_dtype_bytes(c->o.wire), most = yk_div_up(c->o.max_count, c->size);
     int64_t wished = (gpu ? REDUCE_BYTES_GPU : REDUCE_BYTES_CPU) / c->size;
     hostmem_layout l = {.n = c->size};
-    l.chunk = yk_max(wished, CHUNK_BYTES_MIN) / element;
-    l.chunk = yk_round_up(yk_min(l.chunk, most), 128);
-    l.chunk_bytes = l.chunk * element;
+    int64_t chunk = yk_max(wished, CHUNK_BYTES_MIN) / element;
+    l.chunk_bytes = yk_round_up(yk_min(chunk, most), 128) * element;
     int64_t gathered = yk_round_up(most * (int64_t)sizeof(float), PAGE);
     l.gather_bytes = yk_min(gathered, gpu ? GATHER_BYTES_GPU : GATHER_BYTES_CPU);
     l.gather_bytes = yk_max(l.gather_bytes, CHUNK_BYTES_MIN);
@@ -82,14 +85,26 @@ int64_t yk_comm_hostmem_shared_bytes(const yk_comm *c)
     return l.rank_bytes + yk_round_up(l.control_bytes / l.n, PAGE);
 }
 
-int64_t yk_comm_hostmem_chunk(const yk_comm *c)
+/* A transfer of time T and k chunks, each of which costs some c to start, takes (k + 1) (T / k + c), for the
+ * last comes up when it has gone down: least for k = sqrt(T / c). START_BYTES is what travels in c. */
+static int64_t chunk_of(int64_t bytes, int64_t room)
 {
-    return yk_hostmem_lay_out(c).chunk;
+    int64_t least = yk_min(room, CHUNK_BYTES_MIN);
+    int64_t best = (int64_t)sqrt((double)bytes * (double)START_BYTES);
+    return yk_max(yk_min(best, room), least);
 }
 
-int64_t yk_comm_hostmem_gather_bytes(const yk_comm *c)
+int64_t yk_comm_hostmem_chunk(const yk_comm *c, int64_t count, yk_dtype wire)
 {
-    return yk_hostmem_lay_out(c).gather_bytes;
+    hostmem_layout l = yk_hostmem_lay_out(c);
+    int64_t element = yk_dtype_bytes(wire);
+    int64_t chunk = chunk_of(count * element, l.chunk_bytes) / element;
+    return yk_min(yk_round_up(chunk, 128), l.chunk_bytes / element);
+}
+
+int64_t yk_comm_hostmem_gather_chunk(const yk_comm *c, int64_t bytes)
+{
+    return yk_round_up(chunk_of(bytes, yk_hostmem_lay_out(c).gather_bytes), 256);
 }
 
 /* ---- finding ------------------------------------------------------------------------------ */

@@ -26,9 +26,10 @@ yk_status yk_hostmem_all_gather(yk_comm *c, void *full, const void *shard, int64
 {
     hostmem_group *g = yk_hostmem_of(c);
     char *own = (char *)full + c->index * bytes;
+    int64_t chunk = yk_comm_hostmem_gather_chunk(c, bytes);
     YK_TRY(yk_hostmem_begin(c, HOSTMEM_LANE_GATHER, stream));
-    for (int64_t at = 0; at < bytes; at += g->layout.gather_bytes) {
-        int64_t n = yk_min(bytes - at, g->layout.gather_bytes);
+    for (int64_t at = 0; at < bytes; at += chunk) {
+        int64_t n = yk_min(bytes - at, chunk);
         YK_TRY(yk_hostmem_put(c, HOSTMEM_GATHER_READY, HOSTMEM_ALL, g->n_gathered[c->index]++,
                               (const char *)shard + at, n));
         YK_TRY(get_others(c, full, bytes, at, n));
@@ -41,9 +42,10 @@ yk_status yk_hostmem_all_gather(yk_comm *c, void *full, const void *shard, int64
 yk_status yk_hostmem_broadcast(yk_comm *c, void *buffer, int64_t bytes, int root, yk_stream *stream)
 {
     hostmem_group *g = yk_hostmem_of(c);
+    int64_t chunk = yk_comm_hostmem_gather_chunk(c, bytes);
     YK_TRY(yk_hostmem_begin(c, HOSTMEM_LANE_GATHER, stream));
-    for (int64_t at = 0; at < bytes; at += g->layout.gather_bytes) {
-        int64_t n = yk_min(bytes - at, g->layout.gather_bytes);
+    for (int64_t at = 0; at < bytes; at += chunk) {
+        int64_t n = yk_min(bytes - at, chunk);
         uint32_t number = g->n_gathered[root]++;
         char *data = (char *)buffer + at;
         YK_TRY(c->index == root

@@ -24,7 +24,8 @@ typedef struct sums {
     const yk_reduction *r;
     yk_stream *stream;
     hostmem_copies *copies;
-    bool packs; /* elements are not yet what travels */
+    int64_t chunk; /* elements of a part that travel at once */
+    bool packs;    /* elements are not yet what travels */
     yk_wire_scale scale;
     int64_t *flushed; /* device memory */
 } sums;
@@ -38,8 +39,7 @@ typedef struct span {
 
 static span span_of(const sums *x, int64_t k)
 {
-    int64_t chunk = x->group->layout.chunk, begin = k * chunk;
-    int64_t n = yk_min(chunk, x->r->count - begin);
+    int64_t begin = k * x->chunk, n = yk_min(x->chunk, x->r->count - begin);
     return (span){(uint32_t)k, (int)(k % 2), begin, n, n * yk_dtype_bytes(x->r->wire)};
 }
 
@@ -195,7 +195,7 @@ static yk_status spread(const sums *x, const span *s)
 
 static yk_status all_chunks(const sums *x)
 {
-    int64_t n_chunks = yk_div_up(x->r->count, x->group->layout.chunk);
+    int64_t n_chunks = yk_div_up(x->r->count, x->chunk);
     for (int64_t k = 0; k < n_chunks + 2; k++) {
         span sent = span_of(x, k), added = span_of(x, k - 1), spread_out = span_of(x, k - 2);
         if (k < n_chunks) YK_TRY(send(x, &sent));
@@ -239,6 +239,7 @@ yk_status yk_hostmem_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream
               .r = r,
               .stream = stream,
               .copies = &g->copies[HOSTMEM_LANE_REDUCE],
+              .chunk = yk_comm_hostmem_chunk(c, r->count, r->wire),
               .packs = r->dtype != r->wire || r->wire == YK_F16,
               .flushed = (void *)(c->staging + g->layout.n_flushed)};
     YK_TRY(yk_hostmem_begin(c, HOSTMEM_LANE_REDUCE, stream));
