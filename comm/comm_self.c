@@ -3,8 +3,7 @@
  * No wire is crossed, so nothing is rounded to a wire format.
  */
 #include "comm/backend.h"
-#include "runtime/device/ops.h"
-#include "runtime/device/wire.h"
+#include "runtime/device/ops_wire.h"
 
 static yk_status self_all_gather(yk_comm *c, void *full, const void *shard, int64_t bytes,
                                  yk_stream *stream)
@@ -12,14 +11,6 @@ static yk_status self_all_gather(yk_comm *c, void *full, const void *shard, int6
     (void)c;
     if (shard == full) return YK_OK;
     return yk_copy(stream, full, shard, bytes, YK_COPY_DEVICE);
-}
-
-/* Add `full` to `shard`, as host work of the stream. */
-static yk_status add(void *context)
-{
-    const yk_reduction *r = context;
-    yk_wire_unpack(r->shard, r->dtype, r->full, r->dtype, r->count, 0, true);
-    return YK_OK;
 }
 
 static yk_status self_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream)
@@ -30,10 +21,13 @@ static yk_status self_reduce(yk_comm *c, const yk_reduction *r, yk_stream *strea
         if (r->shard == r->full) return YK_OK;
         return yk_copy(stream, r->shard, r->full, bytes, YK_COPY_DEVICE);
     }
-    double moved = 3 * (double)bytes;
-    YK_TRY(yk_stream_run(stream, add, r, sizeof *r));
-    return yk_stream_charge(
-        stream, moved / yk_device_get_spec(yk_stream_get_device(stream))->memory_rate, moved);
+    return yk_sum_parts(stream, &(yk_sum_parts_args){.sum = r->shard,
+                                                     .parts = r->full,
+                                                     .n_parts = 1,
+                                                     .n = r->count,
+                                                     .accumulate = true,
+                                                     .dtype = r->dtype,
+                                                     .wire = r->dtype});
 }
 
 const yk_comm_backend yk_comm_self = {
