@@ -50,6 +50,8 @@ typedef struct bench_step {
     double first_step_s;     /* from the program's begin to the end of the first step */
     double *step_s, *host_s; /* (steps) */
     double loss_first, loss_last;
+    yk_comm_counts sent; /* before the steps that are timed, then in them */
+    double exposed_s;    /* likewise: waited for other ranks */
 } bench_step;
 
 /* ---- preparing ---------------------------------------------------------------------------- */
@@ -156,6 +158,10 @@ static yk_status finish_step(bench_step *b, int64_t step, double *last_s)
         b->loss_first = result.loss;
     }
     b->loss_last = result.loss;
+    if (timed == -1) {
+        b->sent = yk_ranks_counts(&b->engine->ranks);
+        b->exposed_s = yk_store_waited_s(b->engine->store);
+    }
     if (timed >= 0) b->step_s[timed] = now_s - *last_s;
     *last_s = now_s;
     return YK_OK;
@@ -240,6 +246,21 @@ static double median(double *values, int64_t n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
+/* What rank 0 sent in a step, how long that took its streams and how long the step waited for it. */
+static void print_communication(const bench_step *b)
+{
+    yk_comm_counts now = yk_ranks_counts(&b->engine->ranks);
+    double n = (double)b->request->steps;
+    double exposed_s = yk_store_waited_s(b->engine->store) - b->exposed_s;
+    if (b->n_ranks == 1) return;
+    printf("\"zero\": %" PRId64 ", \"backend\": \"%s\", \"comm_bytes\": %.0f, "
+           "\"comm_ms\": %.5g, \"comm_exposed_ms\": %.5g, \"comm_flushed\": %.0f, ",
+           b->config.parallel.zero, yk_comm_backend_name(b->engine->ranks.groups.shard),
+           (double)(now.bytes_sent - b->sent.bytes_sent) / n,
+           1e3 * (now.busy_s - b->sent.busy_s) / n, 1e3 * exposed_s / n,
+           (double)(now.n_flushed - b->sent.n_flushed) / n);
+}
+
 static void print_bytes(const bench_step *b)
 {
     yk_arena_sizes s = yk_engine_high_water(b->engine);
@@ -272,6 +293,7 @@ static void print_json(bench_step *b)
     printf("\"model_flops\": %.9g, \"sheet_flops\": %.6g, \"product_flops\": %.6g, \"mfu\": %.4f, "
            "\"mfu_product\": %.4f, ",
            b->model_flops, sheet, b->product_rate, rate / sheet, rate / b->product_rate);
+    print_communication(b);
     print_bytes(b);
     printf(", \"loss_first\": %.17g, \"loss_last\": %.17g}\n", b->loss_first, b->loss_last);
 }
