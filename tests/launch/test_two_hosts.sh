@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tests/launch/test_two_hosts.sh - ranks on two hosts with a network between them, launched from one.
-# ctest: TIMEOUT 120
+# ctest: TIMEOUT 180
 . "$(dirname "$0")/../expect.sh" || exit 1
 . "$YK_SOURCE/tests/ranks/ranks.sh" || exit 1
 . "$YK_SOURCE/tests/launch/hosts.sh" || exit 1
@@ -52,6 +52,26 @@ begin() {
     until_true n_reports 2
     sleep 0.3
 }
+
+case_is "stage 3 across two hosts trains the same as on one, in bits"
+seq 3000 | tr '\n' ' ' >"$scratch/text"
+cat >"$scratch/c.yaml" <<EOF
+model: {preset: tiny-gpt2}
+data: {train: $scratch/text}
+train: {batch: 12, micro_batch: 3, seq_len: 16, steps: 6}
+parallel: {zero: 3}
+device: cpu
+cpu: {threads: 1}
+EOF
+on_host n0 timeout -k 5 "$(limit 40)" "$YK_BUILD/yoke" launch --hosts n0:2,n1:2 train "$scratch/c.yaml" \
+    --set run.dir="$scratch/two"
+expect_status 0
+expect_text out "ranks     4 on 2 nodes, ZeRO stage 3"
+on_ranks 4 2 "$YK_BUILD/yoke" train "$scratch/c.yaml" --set run.dir="$scratch/one"
+expect_status 0
+losses() { sed -n 's/.*"loss": \([^,}]*\).*/\1/p' "$scratch/$1/metrics.jsonl"; }
+[ "$(losses two | wc -l)" -eq 6 ] && [ "$(losses two)" = "$(losses one)" ] || fail "other losses"
+cmp -s "$scratch"/{one,two}/model/model.safetensors || fail "other weights"
 
 case_is "a request to stop reaches ranks on both hosts, and their status comes back"
 begin
