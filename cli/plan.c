@@ -34,6 +34,16 @@ static yk_status print(const yk_config *config, const request *r, const yk_model
     return status;
 }
 
+/* This machine's device, and its host memory for each of the ranks that a node has. */
+static yk_status describe_here(const yk_config *config, int64_t node_size, yk_device_spec *spec_out)
+{
+    yk_device_spec spec;
+    YK_TRY(yk_device_describe_chosen(config, &spec));
+    spec.host_bytes = yk_host_room_read("").bytes / node_size;
+    *spec_out = spec;
+    return YK_OK;
+}
+
 static yk_status plan(const yk_config *config, const request *r)
 {
     yk_model_shape shape;
@@ -43,7 +53,7 @@ static yk_status plan(const yk_config *config, const request *r)
     if (r->device[0])
         YK_TRY(yk_device_find_chosen(config, r->device, &spec));
     else
-        YK_TRY(yk_device_describe_chosen(config, &spec));
+        YK_TRY(describe_here(config, node_size, &spec));
     if (r->ranks % node_size != 0)
         return yk_fail(YK_EINVAL, "--node-size",
                        "%" PRId64 " ranks do not fill nodes of %" PRId64 " evenly", r->ranks,

@@ -50,7 +50,7 @@ static void take_sizes(yk_plan *plan, const yk_engine *e, int64_t red_zone)
 /* ---- a step ------------------------------------------------------------------------------- */
 
 /* Micro-batches that are run of a step that has more. */
-#define MICRO_RUN 4
+#define MICRO_RUN 3
 
 /* What a step takes. */
 typedef struct tally {
@@ -202,7 +202,7 @@ yk_status yk_plan_try(const yk_plan_target *target, const yk_config *config, yk_
 
 static void say_why(yk_plan *plan, const yk_config *given)
 {
-    char choices[160];
+    char choices[240];
     double use = (double)yk_plan_device_bytes(plan) / (double)plan->limit;
     bool micro = given->train.micro_batch == YK_AUTO, zero = given->parallel.zero == YK_AUTO;
     yk_plan_write_choices(&plan->config, given, choices, sizeof choices);
@@ -224,10 +224,18 @@ static yk_status refuse_all(const yk_plan_target *target, const yk_config *confi
     yk_plan plan;
     if (c.train.micro_batch == YK_AUTO) c.train.micro_batch = 1;
     if (c.parallel.zero == YK_AUTO) c.parallel.zero = 3;
+    if (c.memory.offload == YK_OFFLOAD_AUTO)
+        c.memory.offload = yk_plan_offload(&c, yk_plan_n_offloads() - 1);
     if (c.memory.recompute == YK_RECOMPUTE_AUTO)
         yk_plan_set_strength(&c, target->shape, yk_plan_strengths(target->shape));
     YK_TRY(yk_plan_try(target, &c, &plan));
-    yk_status status = yk_plan_refuse(target, &c, &plan);
+    yk_status status =
+        yk_plan_fits_device(&plan)
+            ? yk_fail(YK_ENOFIT, "memory",
+                      "what fits the device takes more host memory than the %.2f GiB that can be "
+                      "had; end what else runs here, or train a smaller model",
+                      (double)plan.spec.host_bytes / 0x1p30)
+            : yk_plan_refuse(target, &c, &plan);
     yk_plan_fini(&plan);
     return status;
 }
@@ -251,7 +259,7 @@ yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
     yk_plan plan;
     if (yk_plan_has_choices(config)) return choose(&target, config, plan_out);
     YK_TRY(yk_plan_try(&target, config, &plan));
-    if (yk_plan_fits(&plan)) {
+    if (yk_plan_fits_device(&plan)) {
         *plan_out = plan;
         return YK_OK;
     }

@@ -27,7 +27,7 @@ typedef struct yk_plan {
     yk_device_spec spec;
     yk_config config; /* as planned, nothing left to choose; its strings are borrowed from the
                        * configuration that was planned, and it is not to be released */
-    char why[480];    /* what was chosen, and why; "" where nothing was left to choose */
+    char why[560];    /* what was chosen, and why; "" where nothing was left to choose */
     yk_arena_sizes sizes;
     int64_t library_bytes; /* of device memory, what CUDA's context takes: an estimate */
     int ranks, node_size;
@@ -44,9 +44,9 @@ typedef struct yk_plan {
 
 /* Plan training as `config` says on the device that `spec` describes.                    [local]
  *
- * What is `auto` (train.micro_batch, memory.recompute, parallel.zero) becomes the combination that
- * is the fastest by the clock of those that fit the limit, which is memory.device_limit or what the
- * device has. train.batch never changes.
+ * What is `auto` (train.micro_batch, memory.recompute, memory.offload, parallel.zero) becomes the
+ * combination that is the fastest by the clock of those that fit the limit, which is
+ * memory.device_limit or what the device has, and spec->host_bytes. train.batch never changes.
  *
  * config    borrowed until the plan is done with: its strings
  * topology  the ranks that train together; NULL: one
@@ -58,8 +58,8 @@ yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
                        const yk_device_spec *spec, const yk_topology *topology, int64_t red_zone,
                        yk_plan *plan_out);
 
-/* Print what fits when micro-batch, recomputation and ZeRO stage may be chosen, the fastest first: a
- * few lines.
+/* Print what fits when micro-batch, recomputation, offload and ZeRO stage may be chosen, the fastest
+ * first: a few lines.
  *
  * YK_ENOFIT  nothing does
  */

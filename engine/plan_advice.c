@@ -65,7 +65,7 @@ static yk_status try_micro_batch(advice *a)
 /* The least recomputation that fits. */
 static yk_status try_recompute(advice *a)
 {
-    yk_config c = *a->config, open = {.train.micro_batch = 0};
+    yk_config c = *a->config, open = {.parallel.zero = 0};
     int64_t layers = a->target->shape->layers;
     int64_t least = (int64_t)c.memory.recompute * layers;
     yk_plan plan;
@@ -121,6 +121,35 @@ static yk_status try_grads(advice *a)
     return attempt(a, &c, "precision.grads: auto", &fits);
 }
 
+/* States of 16 bits, rounded by chance. */
+static yk_status try_states(advice *a)
+{
+    yk_config c = *a->config;
+    bool fits = false;
+    if (c.precision.moments == YK_F32) {
+        c.precision.moments = YK_BF16;
+        YK_TRY(attempt(a, &c, "precision.moments: bf16", &fits));
+    }
+    if (fits || c.precision.master != YK_F32 || c.precision.compute != YK_BF16) return YK_OK;
+    c.precision.master = YK_BF16;
+    return attempt(a, &c, "precision.master: bf16, precision.moments: bf16", &fits);
+}
+
+/* The first set to go to the host that fits. */
+static yk_status try_offload(advice *a)
+{
+    yk_config c = *a->config, open = {.memory.offload = YK_OFFLOAD_AUTO};
+    bool fits = false;
+    char text[128];
+    for (int level = 1; level < yk_plan_n_offloads() && !fits; level++) {
+        c.memory.offload = a->config->memory.offload | yk_plan_offload(&c, level);
+        if (c.memory.offload == a->config->memory.offload) continue;
+        yk_plan_write_choices(&c, &open, text, sizeof text);
+        YK_TRY(attempt(a, &c, text, &fits));
+    }
+    return YK_OK;
+}
+
 /* Everything at once. */
 static yk_status try_together(advice *a)
 {
@@ -132,6 +161,7 @@ static yk_status try_together(advice *a)
     c.train.micro_batch = YK_AUTO;
     c.memory.recompute = YK_RECOMPUTE_AUTO;
     c.parallel.zero = YK_AUTO;
+    c.memory.offload = YK_OFFLOAD_AUTO;
     YK_TRY(yk_plan_search(a->target, &c, &row, 1, &n));
     if (n == 0) return YK_OK;
     YK_TRY(yk_plan_try(a->target, &row.config, &plan));
@@ -148,6 +178,8 @@ static yk_status find_changes(advice *a)
     YK_TRY(try_zero(a));
     YK_TRY(try_head_chunk(a));
     YK_TRY(try_grads(a));
+    YK_TRY(try_offload(a));
+    YK_TRY(try_states(a));
     return a->n_changes == 0 ? try_together(a) : YK_OK;
 }
 

@@ -27,9 +27,16 @@ yk_status yk_plan_try(const yk_plan_target *target, const yk_config *config, yk_
 /* Device memory that may be used. */
 int64_t yk_plan_limit(const yk_config *config, const yk_device_spec *spec);
 
-static inline bool yk_plan_fits(const yk_plan *plan)
+static inline bool yk_plan_fits_device(const yk_plan *plan)
 {
     return yk_plan_device_bytes(plan) <= plan->limit;
+}
+
+/* The device and, as far as that is known, the host. */
+static inline bool yk_plan_fits(const yk_plan *plan)
+{
+    int64_t host_bytes = plan->spec.host_bytes, pinned = plan->sizes.pinned + plan->sizes.shared;
+    return yk_plan_fits_device(plan) && (host_bytes == 0 || pinned <= host_bytes);
 }
 
 /* Does the configuration leave something for the plan to choose? */
@@ -56,13 +63,17 @@ yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config,
 int64_t yk_plan_strengths(const yk_model_shape *shape);
 void yk_plan_set_strength(yk_config *config, const yk_model_shape *shape, int64_t strength);
 
+/* Sets of what goes to the host, in the order in which they are tried; the first is empty. */
+int yk_plan_n_offloads(void);
+int yk_plan_offload(const yk_config *config, int level);
+
 /* The least strength, from `least` on, with which `config` fits. *plan_out is its plan where
  * *fits_out. */
 yk_status yk_plan_find_strength(const yk_plan_target *target, const yk_config *config,
                                 int64_t least, bool *fits_out, yk_plan *plan_out);
 
-/* Write what was chosen: "train.micro_batch: 8, memory.recompute: ffn of 12 blocks". Of what `given`
- * leaves open when it is there, else everything. */
+/* Write what was chosen: "train.micro_batch: 8, memory.recompute: none, parallel.zero: 1". Of what
+ * `given` leaves open when it is there, else everything. */
 void yk_plan_write_choices(const yk_config *config, const yk_config *given, char *text,
                            size_t room);
 

@@ -52,7 +52,7 @@ void yk_plan_print(const yk_plan *plan, FILE *out)
 
 static void print_fit(const yk_plan_row *row, int64_t limit, double fastest_s, FILE *out)
 {
-    char choices[160];
+    char choices[240];
     yk_plan_write_choices(&row->config, NULL, choices, sizeof choices);
     print_bytes(out, row->bytes);
     fprintf(out, " %5.1f %% %12.4g %12.4g %+7.1f %%  %s\n",
@@ -72,6 +72,7 @@ yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shap
     open.train.micro_batch = YK_AUTO;
     open.memory.recompute = YK_RECOMPUTE_AUTO;
     open.parallel.zero = YK_AUTO;
+    open.memory.offload = YK_OFFLOAD_AUTO;
     YK_TRY(yk_plan_search(&target, &open, rows, MAX_FITS, &n));
     if (n == 0) return yk_plan_make(&open, shape, spec, topology, 0, &plan); /* says why */
     int64_t limit = yk_plan_limit(config, spec);
@@ -113,7 +114,7 @@ void yk_plan_print_json(const yk_plan *plan, FILE *out)
             plan->ranks, plan->node_size, plan->bytes_sent, 1e3 * plan->exposed_s,
             plan->micro_batch, plan->n_micro, plan->tokens, plan->flops, plan->bytes,
             1e3 * plan->step_s, (double)plan->tokens / plan->step_s);
-    char choices[160];
+    char choices[240];
     yk_plan_write_choices(&plan->config, NULL, choices, sizeof choices);
     fprintf(out, "\"choices\": \"%s\", \"chosen\": \"%s\"}\n", choices, plan->why);
 }

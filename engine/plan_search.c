@@ -15,7 +15,7 @@
 bool yk_plan_has_choices(const yk_config *c)
 {
     return c->train.micro_batch == YK_AUTO || c->memory.recompute == YK_RECOMPUTE_AUTO ||
-           c->parallel.zero == YK_AUTO;
+           c->parallel.zero == YK_AUTO || c->memory.offload == YK_OFFLOAD_AUTO;
 }
 
 /* ---- recomputation ------------------------------------------------------------------------ */
@@ -86,6 +86,7 @@ typedef struct search {
     const yk_config *given;
     yk_plan_row *rows; /* (max_rows) the fastest first */
     int max_rows, n_rows;
+    double fastest_s; /* of what fitted since it was set to 0 */
 } search;
 
 static void keep(search *s, const yk_plan *plan)
@@ -100,7 +101,7 @@ static void keep(search *s, const yk_plan *plan)
     s->n_rows = (int)yk_min(s->n_rows + 1, s->max_rows);
 }
 
-/* Plan a candidate whose recomputation alone may be open; *seconds_out is 0 where it does not fit. */
+/* Plan a candidate whose recomputation alone may be open; *seconds_out is 0 where none fits. */
 static yk_status consider(search *s, const yk_config *config, double *seconds_out)
 {
     yk_plan plan = {0};
@@ -115,7 +116,22 @@ static yk_status consider(search *s, const yk_config *config, double *seconds_ou
     if (fits) {
         keep(s, &plan);
         *seconds_out = plan.step_s;
+        if (s->fastest_s == 0 || plan.step_s < s->fastest_s) s->fastest_s = plan.step_s;
     }
+    yk_plan_fini(&plan);
+    return YK_OK;
+}
+
+/* Does the least that `config` leaves open fit: one sequence at a time, everything made again? */
+static yk_status least_fits(search *s, const yk_config *config, bool *fits_out)
+{
+    yk_config least = *config;
+    yk_plan plan;
+    least.train.micro_batch = 1;
+    if (config->memory.recompute == YK_RECOMPUTE_AUTO)
+        yk_plan_set_strength(&least, s->target->shape, yk_plan_strengths(s->target->shape));
+    YK_TRY(yk_plan_try(s->target, &least, &plan));
+    *fits_out = yk_plan_fits(&plan);
     yk_plan_fini(&plan);
     return YK_OK;
 }
@@ -126,7 +142,10 @@ static yk_status consider_micro_batches(search *s, yk_config *config)
     int64_t all = config->train.batch / yk_plan_target_ranks(s->target);
     double best_s = 0, seconds;
     int slower = 0;
+    bool fits;
     if (s->given->train.micro_batch != YK_AUTO) return consider(s, config, &seconds);
+    YK_TRY(least_fits(s, config, &fits));
+    if (!fits) return YK_OK;
     for (int64_t n = 1; n <= yk_max(all, 1) && slower < 2; n++) {
         if (all % n != 0 && n < all) continue;
         config->train.micro_batch = yk_max(all / n, 1);
@@ -138,17 +157,62 @@ static yk_status consider_micro_batches(search *s, yk_config *config)
     return YK_OK;
 }
 
+/* What may go to the host together, in the order in which it is tried: what moves once a step comes
+ * first. */
+static const int offload_levels[] = {
+    0,
+    YK_OFFLOAD_MOMENTS,
+    YK_OFFLOAD_MOMENTS | YK_OFFLOAD_MASTER,
+    YK_OFFLOAD_INPUTS,
+    YK_OFFLOAD_MOMENTS | YK_OFFLOAD_INPUTS,
+    YK_OFFLOAD_MOMENTS | YK_OFFLOAD_MASTER | YK_OFFLOAD_INPUTS,
+    YK_OFFLOAD_MOMENTS | YK_OFFLOAD_MASTER | YK_OFFLOAD_GRADS,
+    YK_OFFLOAD_MOMENTS | YK_OFFLOAD_MASTER | YK_OFFLOAD_GRADS | YK_OFFLOAD_INPUTS,
+    YK_OFFLOAD_MOMENTS | YK_OFFLOAD_MASTER | YK_OFFLOAD_GRADS | YK_OFFLOAD_PARAMS,
+    YK_OFFLOAD_MOMENTS | YK_OFFLOAD_MASTER | YK_OFFLOAD_GRADS | YK_OFFLOAD_PARAMS |
+        YK_OFFLOAD_INPUTS,
+};
+
+int yk_plan_n_offloads(void)
+{
+    return (int)(sizeof offload_levels / sizeof offload_levels[0]);
+}
+
+int yk_plan_offload(const yk_config *config, int level)
+{
+    bool own_master = config->precision.compute != config->precision.master;
+    return offload_levels[level] & ~(own_master ? 0 : YK_OFFLOAD_MASTER);
+}
+
+/* Levels of offload until, once something has fitted, two in a row brought nothing faster. */
+static yk_status consider_offloads(search *s, yk_config *config)
+{
+    double best_s = 0;
+    int slower = 0;
+    if (s->given->memory.offload != YK_OFFLOAD_AUTO) return consider_micro_batches(s, config);
+    for (int level = 0; level < yk_plan_n_offloads() && slower < 2; level++) {
+        int offload = yk_plan_offload(config, level);
+        if (level > 0 && offload == config->memory.offload) continue; /* no master of its own */
+        config->memory.offload = offload;
+        s->fastest_s = 0;
+        YK_TRY(consider_micro_batches(s, config));
+        if (best_s > 0) slower = s->fastest_s > 0 && s->fastest_s < best_s ? 0 : slower + 1;
+        if (s->fastest_s > 0 && (best_s == 0 || s->fastest_s < best_s)) best_s = s->fastest_s;
+    }
+    return YK_OK;
+}
+
 yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config,
                          yk_plan_row *rows_out, int max_rows, int *n_out)
 {
     search s = {.target = target, .given = config, .rows = rows_out, .max_rows = max_rows};
     yk_config c = *config;
     if (config->parallel.zero != YK_AUTO) {
-        YK_TRY(consider_micro_batches(&s, &c));
+        YK_TRY(consider_offloads(&s, &c));
     } else {
         int last = yk_plan_target_ranks(target) > 1 ? 3 : 0; /* alone, stages are the same */
         for (c.parallel.zero = 0; c.parallel.zero <= last; c.parallel.zero++)
-            YK_TRY(consider_micro_batches(&s, &c));
+            YK_TRY(consider_offloads(&s, &c));
     }
     *n_out = s.n_rows;
     return YK_OK;
@@ -160,6 +224,20 @@ static void append(char *text, size_t room, const char *piece)
 {
     size_t used = strlen(text);
     snprintf(text + used, room - used, "%s%s", used ? ", " : "", piece);
+}
+
+static void write_offload(int offload, char *text, size_t room)
+{
+    static const char *const names[] = {"master", "moments", "grads", "params", "inputs"};
+    snprintf(text, room, "memory.offload: [");
+    const char *before = "";
+    for (int i = 0; i < 5; i++) {
+        if (!(offload & (1 << i))) continue;
+        size_t used = strlen(text);
+        snprintf(text + used, room - used, "%s%s", before, names[i]);
+        before = ",";
+    }
+    strncat(text, "]", room - strlen(text) - 1);
 }
 
 void yk_plan_write_choices(const yk_config *config, const yk_config *given, char *text, size_t room)
@@ -180,7 +258,13 @@ void yk_plan_write_choices(const yk_config *config, const yk_config *given, char
             append(text, room, piece);
         }
     }
-    if (given && given->parallel.zero != YK_AUTO) return;
-    snprintf(piece, sizeof piece, "parallel.zero: %" PRId64, config->parallel.zero);
-    append(text, room, piece);
+    if (!given || given->parallel.zero == YK_AUTO) {
+        snprintf(piece, sizeof piece, "parallel.zero: %" PRId64, config->parallel.zero);
+        append(text, room, piece);
+    }
+    bool offload = given ? given->memory.offload == YK_OFFLOAD_AUTO : config->memory.offload != 0;
+    if (offload) {
+        write_offload(config->memory.offload, piece, sizeof piece);
+        append(text, room, piece);
+    }
 }

@@ -72,7 +72,13 @@ static yk_status plan(yk_trainer *t)
     yk_device_spec spec;
     YK_TRY(yk_device_describe(t->device, &spec));
     if (spec.kind == YK_DEVICE_CUDA) spec.memory_bytes /= t->config->launch.ranks_per_gpu;
-    if (t->world) YK_TRY(yk_world_min(t->world, spec.memory_bytes, &spec.memory_bytes));
+    int ranks_here = t->world ? yk_world_local_size(t->world) : 1;
+    yk_host_room room = yk_host_room_read("");
+    spec.host_bytes = room.bytes / ranks_here;
+    if (t->world) {
+        YK_TRY(yk_world_min(t->world, spec.memory_bytes, &spec.memory_bytes));
+        YK_TRY(yk_world_min(t->world, spec.host_bytes, &spec.host_bytes));
+    }
     if (t->world && !yk_world_is_regular(t->world))
         return yk_fail(YK_EINVAL, "ranks",
                        "nodes have different numbers of ranks; start as many on each");
@@ -82,8 +88,7 @@ static yk_status plan(yk_trainer *t)
     YK_TRY(yk_carrier_choose(t->config, t->world, t->device, &chosen.comm.backend, &t->race));
     YK_TRY(yk_plan_make(&chosen, t->shape, &spec, t->world ? &topology : NULL, 0, &t->plan));
     t->config = &t->plan.config;
-    yk_host_room room = yk_host_room_read("");
-    YK_TRY(yk_plan_check_host(&t->plan, t->world ? yk_world_local_size(t->world) : 1, &room));
+    YK_TRY(yk_plan_check_host(&t->plan, ranks_here, &room));
     return measure_speed(t);
 }
 

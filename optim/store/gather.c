@@ -10,12 +10,7 @@
 
 bool yk_store_uses(const yk_store *st, int unit, int owner)
 {
-    if (unit == owner) return true;
-    for (int i = 0; i < st->o.n_params; i++) {
-        const yk_param *p = &st->o.params[i];
-        if (p->unit == owner && p->shared_unit == unit) return true;
-    }
-    return false;
+    return unit == owner || st->units[unit].uses_also == owner;
 }
 
 yk_status yk_store_slot_take(yk_store_slots *slots, int unit, int64_t count, yk_stream *stream,

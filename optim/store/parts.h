@@ -37,6 +37,7 @@ typedef struct yk_store_unit {
     yk_event *reduced;  /* the gradient's sum over ranks is there */
     yk_event *stored;   /* what went to host memory last is there */
     int n_uses;         /* units that use its tensors */
+    int uses_also;      /* the unit whose tensors it uses beside its own, or -1 */
     int uses_left;      /* of the backward pass under way */
     int64_t micro_left; /* micro-batches of this step whose gradients are still to come */
 } yk_store_unit;

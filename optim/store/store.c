@@ -60,6 +60,11 @@ static void cut(yk_store *st, yk_store_unit *u)
 
 static void lay_out(yk_store *st)
 {
+    for (int i = 0; i < st->o.n_units; i++) st->units[i].uses_also = -1;
+    for (int i = 0; i < st->o.n_params; i++) {
+        const yk_param *p = &st->o.params[i];
+        if (p->shared_unit >= 0) st->units[p->shared_unit].uses_also = p->unit;
+    }
     for (int i = 0; i < st->o.n_units; i++) {
         yk_store_unit *u = &st->units[i];
         place(st, i, true);

@@ -54,6 +54,7 @@ typedef enum yk_recompute {
 
 /* What is kept in pinned host memory: bits. */
 typedef enum yk_offload {
+    YK_OFFLOAD_AUTO = YK_AUTO, /* the plan chooses; alone */
     YK_OFFLOAD_MASTER = 1,
     YK_OFFLOAD_MOMENTS = 2,
     YK_OFFLOAD_GRADS = 4,

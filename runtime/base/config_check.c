@@ -102,7 +102,8 @@ static yk_status check_states(const yk_config *c)
         return yk_fail(YK_EINVAL, "precision.master",
                        "bf16 under weights that the model reads in fp32 saves nothing; set "
                        "precision.compute: bf16, or leave it fp32");
-    if (own || !(c->memory.offload & YK_OFFLOAD_MASTER)) return YK_OK;
+    if (own || c->memory.offload == YK_OFFLOAD_AUTO) return YK_OK;
+    if (!(c->memory.offload & YK_OFFLOAD_MASTER)) return YK_OK;
     return yk_fail(YK_EINVAL, "memory.offload",
                    "master: with precision.compute and precision.master both %s the master weights "
                    "are what the model reads; write params for it",

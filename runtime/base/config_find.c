@@ -123,7 +123,7 @@ void yk_config_key_type_text(const yk_config_key *key, char *text_out, size_t si
         [YK_KEY_BOOL] = "bool",     [YK_KEY_TERNARY] = "bool or auto",
         [YK_KEY_STRING] = "string", [YK_KEY_LIST] = "list of strings",
         [YK_KEY_ENUM] = "choice",   [YK_KEY_DTYPE] = "dtype",
-        [YK_KEY_BYTES] = "bytes",   [YK_KEY_SET] = "list of choices",
+        [YK_KEY_BYTES] = "bytes",   [YK_KEY_SET] = "choices",
     };
     snprintf(text_out, size, "%s%s", names[key->type], key->may_be_auto ? " or auto" : "");
 }

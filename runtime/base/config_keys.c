@@ -55,8 +55,13 @@ static const yk_choice state_dtypes[] = {
     {NULL, 0},
 };
 static const yk_choice offloads[] = {
-    {"master", YK_OFFLOAD_MASTER}, {"moments", YK_OFFLOAD_MOMENTS}, {"grads", YK_OFFLOAD_GRADS},
-    {"params", YK_OFFLOAD_PARAMS}, {"inputs", YK_OFFLOAD_INPUTS},   {NULL, 0},
+    {"master", YK_OFFLOAD_MASTER},
+    {"moments", YK_OFFLOAD_MOMENTS},
+    {"grads", YK_OFFLOAD_GRADS},
+    {"params", YK_OFFLOAD_PARAMS},
+    {"inputs", YK_OFFLOAD_INPUTS},
+    {"auto", YK_OFFLOAD_AUTO},
+    {NULL, 0},
 };
 static const yk_choice recomputes[] = {
     {"auto", YK_RECOMPUTE_AUTO},
@@ -348,7 +353,7 @@ const yk_config_key yk_config_keys[] = {
          "What is kept in pinned host memory and comes to the device when it is needed. master: "
          "master weights, where they are not what the model reads. moments: AdamW's. grads: "
          "gradients. params: what the model reads. inputs: the blocks' inputs, kept for the "
-         "backward pass. It changes no result."},
+         "backward pass. auto, alone: what is fastest and fits. It changes no result."},
 
     {INT(checkpoint.every), .initial = "1000", .unit = "steps", .min = 0, .max = COUNT_MAX,
      .also = "save_steps save_interval save_every",

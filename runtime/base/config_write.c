@@ -60,9 +60,13 @@ static void write_list(const yk_string_list *list, FILE *out)
 static void write_set(const yk_choice *choices, int bits, FILE *out)
 {
     const char *before = "[";
+    if (bits == YK_AUTO) {
+        fputs("auto", out);
+        return;
+    }
     if (bits == 0) fputs(before, out);
     for (; choices->name; choices++) {
-        if (!(bits & choices->value)) continue;
+        if (choices->value == YK_AUTO || !(bits & choices->value)) continue;
         fprintf(out, "%s%s", before, choices->name);
         before = ", ";
     }

@@ -40,6 +40,7 @@ typedef struct yk_device_spec {
     yk_device_kind kind;                       /* the backend whose workspaces it has: never DRY */
     int64_t memory_bytes;                      /* memory in all */
     int64_t context_bytes;                     /* of it, what CUDA takes for itself: an estimate */
+    int64_t host_bytes;                        /* host memory that may be pinned; 0: not known */
     int n_multiprocessors;                     /* that a product's tiles are dealt to; 0: none */
     double matmul_flops[YK_N_FLOAT_DTYPES];    /* operations/s of products under way, by yk_dtype */
     double tf32_flops;                         /* of fp32 rounded to TF32; 0: there is no TF32 */

@@ -52,7 +52,7 @@ case_is "a large model on a card that is not here, data and all"
 run "$yoke" plan large.yaml --device h200 --json
 expect_status 0
 [ "$(number device_bytes)" -gt 25000000000 ] || fail "less than weights, gradients and moments"
-refused "nothing that was tried would fit" large.yaml --device 4090d
+refused "nothing that was tried would fit" large.yaml --device 4090d --set memory.device_limit=1GiB
 
 case_is "each change that would make it fit does"
 refused "what would fit" large.yaml --device h200 --set train.micro_batch=32 \

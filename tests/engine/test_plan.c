@@ -48,13 +48,23 @@ static void plan_equals_the_high_water_marks(void **state)
     static const char *const blocks[] = {"memory.recompute_blocks=auto",
                                          "memory.recompute_blocks=1"};
     static const char *const chunks[] = {"memory.head_chunk=auto", "memory.head_chunk=37"};
-    for (int i = 0; i < 60; i++) { /* every pair of neighbours in the lists meets */
+    static const char *const offloads[] = {"memory.offload=[]",
+                                           "memory.offload=[moments]",
+                                           "memory.offload=[inputs]",
+                                           "memory.offload=[moments,grads]",
+                                           "memory.offload=[params,inputs]",
+                                           "memory.offload=[moments,grads,params,inputs]",
+                                           "memory.offload=[grads]"};
+    static const char *const moments[] = {"precision.moments=fp32", "precision.moments=bf16"};
+    for (int i = 0; i < 70; i++) { /* every pair of neighbours in the lists meets */
         const char *sets[] = {models[i % 3],
                               batches[i / 3 % 3],
                               precisions[i / 9 % 3],
                               policies[(i + i / 9) % 5],
                               blocks[i / 5 % 2],
                               chunks[i / 30 % 2],
+                              offloads[i % 7],
+                              moments[i / 2 % 2],
                               NULL};
         assert_plan_holds(i % 2 ? 512 : 0, sets);
     }
@@ -249,6 +259,38 @@ static void waiting_for_other_ranks_is_part_of_a_step(void **state)
     yk_config_fini(&config);
 }
 
+/* With less room on the device than the states take, they go to the host; without room there, no. */
+static void auto_offloads_what_does_not_fit_the_device(void **state)
+{
+    (void)state;
+    const char *given[] = {NULL}, *open[] = {"memory.offload=auto", NULL};
+    yk_config config;
+    yk_model_shape shape;
+    yk_plan plan, chosen;
+    assert_int_equal(plan_tiny(given, 0, 1, &config, &shape, &plan), YK_OK);
+    yk_config_fini(&config);
+    int64_t limit = yk_plan_device_bytes(&plan);
+    assert_int_equal(plan_tiny(open, limit, 1, &config, &shape, &chosen), YK_OK);
+    assert_int_equal(chosen.config.memory.offload, 0);
+    yk_plan_fini(&chosen);
+    yk_config_fini(&config);
+    assert_int_equal(plan_tiny(open, limit - 1, 1, &config, &shape, &chosen), YK_OK);
+    assert_true(chosen.config.memory.offload != 0);
+    assert_true(strstr(chosen.why, "memory.offload: [") != NULL);
+    yk_device_spec spec = chosen.spec;
+    config.memory.device_limit = limit - 1;
+    spec.host_bytes = chosen.sizes.pinned - 1;
+    yk_plan_fini(&plan);
+    if (yk_plan_make(&config, &shape, &spec, NULL, 0, &plan) == YK_OK) {
+        assert_true(plan.sizes.pinned < chosen.sizes.pinned);
+        yk_plan_fini(&plan);
+    }
+    spec.host_bytes = 1;
+    assert_int_equal(yk_plan_make(&config, &shape, &spec, NULL, 0, &plan), YK_ENOFIT);
+    yk_plan_fini(&chosen);
+    yk_config_fini(&config);
+}
+
 static void a_thousand_ranks_are_planned_like_one(void **state)
 {
     (void)state;
@@ -347,6 +389,7 @@ int main(void)
         cmocka_unit_test(auto_recomputes_no_block_more_than_it_must),
         cmocka_unit_test(a_step_of_many_micro_batches_takes_what_it_takes_when_run),
         cmocka_unit_test(waiting_for_other_ranks_is_part_of_a_step),
+        cmocka_unit_test(auto_offloads_what_does_not_fit_the_device),
         cmocka_unit_test(a_thousand_ranks_are_planned_like_one),
         cmocka_unit_test(every_preset_can_be_planned_in_every_stage),
         cmocka_unit_test(ledger_adds_up_to_the_arenas),
