@@ -153,7 +153,8 @@ void yk_store_point_grads(yk_store *st, int unit, void *data);
 /* Let work that follows on `later` start after what is enqueued on `earlier`. */
 yk_status yk_store_follow(yk_store *st, yk_stream *later, yk_stream *earlier);
 
-/* Let `stream` wait for communication, and count how long the caller is held. */
+/* Let `stream` wait for communication, and count how long it is held; what one rank waits for alone
+ * comes from host memory and does not count. */
 yk_status yk_store_wait(yk_store *st, yk_event *event, yk_stream *stream);
 
 /* Give `unit` the smallest slot that is large enough, of equal ones that unused for longest, and let

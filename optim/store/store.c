@@ -325,6 +325,7 @@ yk_status yk_store_follow(yk_store *st, yk_stream *later, yk_stream *earlier)
 
 yk_status yk_store_wait(yk_store *st, yk_event *event, yk_stream *stream)
 {
+    if (!yk_store_is_shared(st)) return yk_event_wait(event, stream);
     YK_TRY(yk_timer_begin(st->waits, stream));
     YK_TRY(yk_event_wait(event, stream));
     return yk_timer_end(st->waits, stream);
