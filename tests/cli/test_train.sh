@@ -57,6 +57,20 @@ expect_text out "on the validation data"
 expect_text out "folder    runs/tiny"
 [ "$(wc -l <runs/tiny/metrics.jsonl)" -eq 4 ] || fail "not a line a step"
 
+case_is "what is auto is chosen, said and kept, and the run can be made again from it"
+run "$yoke" plan tiny.yaml --json --set train.micro_batch=2 --set memory.recompute=none
+room=$(($(sed -n 's/.*"device_bytes": \([0-9]*\).*/\1/p' <<<"$out") - 1))
+train chosen train.micro_batch=2 memory.recompute=auto memory.device_limit=$room
+expect_text out "chosen    memory.recompute: "
+expect_text out "fastest"
+grep -q "recompute: \(cheap\|ffn\|qkv\|block\)\$" chosen/config.yaml || fail "config.yaml does not say it"
+run "$yoke" train chosen/config.yaml --set run.dir=rechosen
+expect_status 0
+expect_no_text out "chosen"
+expect_same chosen rechosen
+train kept train.micro_batch=2 memory.recompute=none
+expect_same chosen kept
+
 case_is "utilisation in every line, the time to start in the first"
 [ "$(field runs/tiny mfu | awk '$1 > 0' | wc -l)" -eq 4 ] || fail "no utilisation"
 [ "$(field runs/tiny start_s | awk '$1 > 0' | wc -l)" -eq 1 ] || fail "not one time to start"
