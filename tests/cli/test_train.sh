@@ -64,10 +64,10 @@ train chosen train.micro_batch=2 memory.recompute=auto memory.device_limit=$room
 expect_text out "chosen    memory.recompute: "
 expect_text out "fastest"
 grep -q "recompute: \(cheap\|ffn\|qkv\|block\)\$" chosen/config.yaml || fail "config.yaml does not say it"
-run "$yoke" train chosen/config.yaml --set run.dir=rechosen
+run "$yoke" train chosen/config.yaml --set run.dir=repeated
 expect_status 0
-expect_no_text out "chosen"
-expect_same chosen rechosen
+expect_no_text out "chosen    "
+expect_same chosen repeated
 train kept train.micro_batch=2 memory.recompute=none
 expect_same chosen kept
 
