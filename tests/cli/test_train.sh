@@ -68,8 +68,8 @@ run "$yoke" train chosen/config.yaml --set run.dir=repeated
 expect_status 0
 expect_no_text out "chosen    "
 expect_same chosen repeated
-train kept train.micro_batch=2 memory.recompute=none
-expect_same chosen kept
+train roomy train.micro_batch=2 memory.recompute=none
+expect_same chosen roomy
 
 case_is "utilisation in every line, the time to start in the first"
 [ "$(field runs/tiny mfu | awk '$1 > 0' | wc -l)" -eq 4 ] || fail "no utilisation"
