@@ -209,10 +209,37 @@ static void write_changes(const advice *a, double unit, const char *unit_name, c
     }
 }
 
+/* Does item `i` take less of the device than item `j`? Of equal ones the first takes more. */
+static bool takes_less(const yk_plan *plan, int i, int j)
+{
+    int64_t a = plan->items[i].bytes, b = plan->items[j].bytes;
+    return a < b || (a == b && i > j);
+}
+
+/* The three items that take most of the device. */
+static void write_largest(const yk_plan *plan, double unit, char *text, size_t room)
+{
+    size_t used = 0;
+    int last = -1;
+    text[0] = 0;
+    for (int n = 0; n < 3 && used < room; n++) {
+        int best = -1;
+        for (int i = 0; i < plan->n_items; i++) {
+            if (strcmp(plan->items[i].arena, "pinned") == 0) continue;
+            if (last >= 0 && !takes_less(plan, i, last)) continue;
+            if (best < 0 || takes_less(plan, best, i)) best = i;
+        }
+        if (best < 0) return;
+        used += (size_t)snprintf(text + used, room - used, "%s'%s' %.2f", n ? ", " : "",
+                                 plan->items[best].name, (double)plan->items[best].bytes / unit);
+        last = best;
+    }
+}
+
 yk_status yk_plan_refuse(const yk_plan_target *target, const yk_config *config, const yk_plan *plan)
 {
     advice a = {.target = target, .config = config, .plan = plan};
-    char told[600];
+    char told[600], largest[160];
     int64_t bytes = yk_plan_device_bytes(plan);
     bool large = bytes >= (int64_t)1 << 30;
     double unit = large ? 0x1p30 : 0x1p20;
@@ -220,13 +247,14 @@ yk_status yk_plan_refuse(const yk_plan_target *target, const yk_config *config, 
     YK_TRY(find_changes(&a));
     sort(&a);
     write_changes(&a, unit, name, told, sizeof told);
+    write_largest(plan, unit, largest, sizeof largest);
     return yk_fail(
         YK_ENOFIT, "memory",
         "training takes %.2f %s (%.2f persistent, %.2f activations, %.2f workspace, %.2f "
-        "libraries) and %.2f %s may be used; %s%s",
+        "libraries; most of it %s) and %.2f %s may be used; %s%s",
         (double)bytes / unit, name, (double)plan->sizes.persistent / unit,
         (double)plan->sizes.activation / unit, (double)plan->sizes.workspace / unit,
-        (double)plan->library_bytes / unit, (double)plan->limit / unit, name,
+        (double)plan->library_bytes / unit, largest, (double)plan->limit / unit, name,
         a.n_changes ? "what would fit: "
                     : "nothing that was tried would fit; take a smaller model or a "
                       "shorter train.seq_len, or more ranks with parallel.zero: 3",
