@@ -285,6 +285,7 @@ static yk_status init_param(yk_engine *e, int param, int64_t seed, float *values
     int64_t count = yk_param_count(&yk_model_params(e->model)[param]);
     for (int64_t i = 0; i < count; i += INIT_CHUNK) {
         int64_t n = yk_min(count - i, INIT_CHUNK);
+        if (!yk_store_keeps(e->store, param, i, n)) continue;
         yk_model_init_values(e->model, param, seed, i, i + n, values);
         YK_TRY(yk_store_write(e->store, YK_STORE_WEIGHT, param, i, n, values, e->compute));
     }

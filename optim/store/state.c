@@ -162,6 +162,7 @@ static yk_status write_kept(const place *to, yk_store_range want, const float *v
     const float *from = values + (piece.begin - want.begin);
     void *data = yk_store_at(to->buffer, to->range, piece.begin, to->dtype);
     if (to->host) {
+#pragma omp parallel for schedule(static)
         for (int64_t i = 0; i < piece.count; i++) yk_store_f32(data, i, to->dtype, from[i]);
         return YK_OK;
     }
@@ -176,6 +177,15 @@ static yk_status wait_for_host(const yk_store *st)
     if (st->o.offload == 0) return YK_OK;
     YK_TRY(yk_stream_synchronize(st->host.to_device));
     return yk_stream_synchronize(st->host.to_host);
+}
+
+bool yk_store_keeps(const yk_store *st, int param, int64_t begin, int64_t n)
+{
+    const yk_store_unit *u = &st->units[st->o.params[param].unit];
+    yk_store_range want = elements(st, param, begin, n);
+    if (u->param_slot >= 0) return true; /* what was gathered must be forgotten */
+    if (intersect(want, u->param_range).count > 0) return true;
+    return yk_store_has_master(st) && intersect(want, u->state_range).count > 0;
 }
 
 yk_status yk_store_write(yk_store *st, yk_store_state state, int param, int64_t begin, int64_t n,

@@ -151,6 +151,10 @@ typedef enum yk_store_state {
 yk_status yk_store_read(yk_store *store, yk_store_state state, int param, int64_t begin, int64_t n,
                         float *values_out, yk_stream *stream);
 
+/* Does this rank keep any of elements begin .. begin+n-1 of a parameter's weights? Where it does not,
+ * nothing need be brought to yk_store_write().                                           [local] */
+bool yk_store_keeps(const yk_store *store, int param, int64_t begin, int64_t n);
+
 /* Overwrite elements begin .. begin+n-1 from host memory, as far as this rank keeps them; a weight
  * reaches the model rounded. Every rank is to write the same. Blocks.                    [local]
  *
