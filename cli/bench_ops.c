@@ -228,11 +228,13 @@ static yk_status bench_backward(yk_bench *b, const layer *l, const char *size)
             .dx = yk_bench_space(b, b->dtype, m * l->k),
             .dy = yk_bench_random(b, b->dtype, m * l->n),
             .w = yk_bench_random(b, b->dtype, l->n * l->k),
+            .dbias = l->after_gelu ? yk_bench_space(b, b->dtype, l->k) : NULL,
             .z = l->after_gelu ? yk_bench_random(b, b->dtype, m * l->k) : NULL,
             .m = m,
             .n = l->n,
             .k = l->k,
-            .dtype = b->dtype};
+            .dtype = b->dtype,
+            .grad_dtype = b->dtype};
     snprintf(name, sizeof name, "%s input", l->name);
     YK_TRY(yk_bench_run(b, name, size, run_linear_backward_input, x, sizeof *x, sets,
                         yk_linear_backward_input_cost(x)));

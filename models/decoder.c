@@ -256,11 +256,17 @@ static yk_status ffn_backward(yk_pass *s, const yk_param_view *p, const yk_grad_
     bool again = g[id->down.weight].accumulate;
     YK_TRY(yk_layer_linear_backward_weight(s, g, id->down, s->grad, a->act, rows, again));
     void *dup = is_gpt2(s) ? a->act : a->up;
-    YK_TRY(yk_layer_linear_backward_input(s, p, id->down, a->act, s->grad,
-                                          is_gpt2(s) ? a->up : NULL, rows));
-    if (!is_gpt2(s)) YK_TRY(yk_layer_swiglu_backward(s, a->up, a->act));
-    YK_TRY(yk_layer_linear_backward_weight(s, g, id->up, dup, a->n2, rows, again));
-    YK_TRY(yk_layer_linear_backward_input(s, p, id->up, a->n2, dup, NULL, rows));
+    yk_linear_ids up = id->up;
+    if (is_gpt2(s)) {
+        YK_TRY(yk_layer_linear_gelu_backward_input(s, p, g, id->down, id->up, a->act, s->grad,
+                                                   a->up, again));
+        up.bias = -1; /* its gradient is there */
+    } else {
+        YK_TRY(yk_layer_linear_backward_input(s, p, id->down, a->act, s->grad, rows));
+        YK_TRY(yk_layer_swiglu_backward(s, a->up, a->act));
+    }
+    YK_TRY(yk_layer_linear_backward_weight(s, g, up, dup, a->n2, rows, again));
+    YK_TRY(yk_layer_linear_backward_input(s, p, id->up, a->n2, dup, rows));
     return yk_layer_norm_backward(s, p, g, id->norm2, s->grad, s->grad, a->n2, a->h, a->mean2,
                                   a->rstd2);
 }
@@ -277,11 +283,11 @@ static yk_status attention_backward(yk_pass *s, const yk_param_view *p, const yk
     YK_TRY(yk_arena_push(s->o.activation, "d qkv", tensor_bytes(s, ROW_QKV), &dqkv));
 
     YK_TRY(yk_layer_linear_backward_weight(s, g, id->proj, s->grad, a->att, rows, again));
-    YK_TRY(yk_layer_linear_backward_input(s, p, id->proj, datt, s->grad, NULL, rows));
+    YK_TRY(yk_layer_linear_backward_input(s, p, id->proj, datt, s->grad, rows));
     YK_TRY(yk_layer_attend_backward(s, a, dqkv, datt));
     YK_TRY(yk_layer_rotate(s, dqkv, true));
     YK_TRY(yk_layer_linear_backward_weight(s, g, id->qkv, dqkv, a->n1, rows, again));
-    YK_TRY(yk_layer_linear_backward_input(s, p, id->qkv, a->n1, dqkv, NULL, rows));
+    YK_TRY(yk_layer_linear_backward_input(s, p, id->qkv, a->n1, dqkv, rows));
     return yk_layer_norm_backward(s, p, g, id->norm1, s->grad, s->grad, a->n1, a->x, a->mean1,
                                   a->rstd1);
 }
@@ -324,7 +330,7 @@ static yk_status chunk_backward(yk_pass *s, const yk_param_view *p, const yk_gra
 {
     yk_linear_ids out = {s->model->head.out, -1};
     YK_TRY(yk_layer_linear_backward_weight(s, g, out, dlogits, n, rows, accumulate));
-    return yk_layer_linear_backward_input(s, p, out, n, dlogits, NULL, rows);
+    return yk_layer_linear_backward_input(s, p, out, n, dlogits, rows);
 }
 
 /* The normalised input, then the loss chunk by chunk, with gradients when `g` is given. */

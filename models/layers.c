@@ -90,20 +90,41 @@ yk_status yk_layer_linear_gelu_forward(yk_pass *s, const yk_param_view *p, yk_li
                                           });
 }
 
-/* dx = dy w, times GELU'(z) when z is given. */
+/* dx = dy w */
 yk_status yk_layer_linear_backward_input(yk_pass *s, const yk_param_view *p, yk_linear_ids id,
-                                         void *dx, const void *dy, const void *z, int64_t rows)
+                                         void *dx, const void *dy, int64_t rows)
 {
     const yk_param *w = &s->model->params[id.weight];
     return yk_linear_backward_input(s->o.stream, &(yk_linear_backward_input_args){
                                                      .dx = dx,
                                                      .dy = dy,
                                                      .w = weight(p, id.weight),
-                                                     .z = z,
                                                      .m = rows,
                                                      .n = w->shape[0],
                                                      .k = w->shape[1],
                                                      .dtype = s->o.dtype,
+                                                 });
+}
+
+/* dx = dy w GELU'(z), and the gradient of the bias of `before`, the product that made z. */
+yk_status yk_layer_linear_gelu_backward_input(yk_pass *s, const yk_param_view *p,
+                                              const yk_grad_view *g, yk_linear_ids id,
+                                              yk_linear_ids before, void *dx, const void *dy,
+                                              const void *z, bool accumulate)
+{
+    const yk_param *w = &s->model->params[id.weight];
+    return yk_linear_backward_input(s->o.stream, &(yk_linear_backward_input_args){
+                                                     .dx = dx,
+                                                     .dbias = g[before.bias].data,
+                                                     .dy = dy,
+                                                     .w = weight(p, id.weight),
+                                                     .z = z,
+                                                     .m = yk_pass_rows(s),
+                                                     .n = w->shape[0],
+                                                     .k = w->shape[1],
+                                                     .accumulate_dbias = accumulate,
+                                                     .dtype = s->o.dtype,
+                                                     .grad_dtype = g[before.bias].dtype,
                                                  });
 }
 

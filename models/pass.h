@@ -78,9 +78,15 @@ yk_status yk_layer_linear_forward(yk_pass *s, const yk_param_view *p, yk_linear_
 yk_status yk_layer_linear_gelu_forward(yk_pass *s, const yk_param_view *p, yk_linear_ids id,
                                        void *y, void *z, const void *x);
 
-/* dx = dy w, times GELU'(z) when z is given. */
+/* dx = dy w */
 yk_status yk_layer_linear_backward_input(yk_pass *s, const yk_param_view *p, yk_linear_ids id,
-                                         void *dx, const void *dy, const void *z, int64_t rows);
+                                         void *dx, const void *dy, int64_t rows);
+
+/* dx = dy w GELU'(z), and the gradient of the bias of `before`, the product that made z. */
+yk_status yk_layer_linear_gelu_backward_input(yk_pass *s, const yk_param_view *p,
+                                              const yk_grad_view *g, yk_linear_ids id,
+                                              yk_linear_ids before, void *dx, const void *dy,
+                                              const void *z, bool accumulate);
 
 yk_status yk_layer_linear_backward_weight(yk_pass *s, const yk_grad_view *g, yk_linear_ids id,
                                           const void *dy, const void *x, int64_t rows,

@@ -89,8 +89,11 @@ yk_cost yk_linear_backward_input_cost(const yk_linear_backward_input_args *a)
 {
     int64_t inputs = a->m * a->n + a->n * a->k;
     double tail = gradient_bytes(a->dtype, a->m * a->k, a->accumulate) +
-                  (a->z ? bytes_of(a->dtype, a->m * a->k) : 0);
-    return matmul_cost(a->dtype, a->m, a->k, a->n, bytes_of(a->dtype, inputs) + tail, tail);
+                  (a->z ? bytes_of(a->dtype, a->m * a->k) : 0) +
+                  (a->dbias ? gradient_bytes(a->grad_dtype, a->k, a->accumulate_dbias) : 0);
+    yk_cost cost = matmul_cost(a->dtype, a->m, a->k, a->n, bytes_of(a->dtype, inputs) + tail, tail);
+    cost.again = a->dbias ? bytes_of(a->dtype, a->m * a->k) : 0;
+    return cost;
 }
 
 /* The column sums of dy are taken in a pass of their own. */

@@ -94,7 +94,11 @@ yk_status yk_linear_backward_input(yk_stream *stream, const yk_linear_backward_i
     REQUIRE(a->m >= 0 && a->n > 0 && a->k > 0);
     REQUIRE(is_float(a->dtype));
     REQUIRE(!(a->accumulate && a->z));
-    if (a->m == 0) return YK_OK;
+    REQUIRE(!a->dbias || (a->z && is_float(a->grad_dtype)));
+    if (a->m == 0) {
+        int64_t bytes = a->k * yk_dtype_bytes(a->grad_dtype);
+        return a->dbias && !a->accumulate_dbias ? yk_zero(stream, a->dbias, bytes) : YK_OK;
+    }
     REQUIRE(a->dx && a->dy && a->w);
     REQUIRE_OFFERED(stream, linear_backward_input);
     TAKE_WORKSPACE(stream, linear_backward_input, a);

@@ -106,15 +106,18 @@ typedef struct yk_linear_forward_args {
 } yk_linear_forward_args;
 yk_status yk_linear_forward(yk_stream *stream, const yk_linear_forward_args *a);
 
-/* dx (+)= dy w, times GELU'(z) when z is given. */
+/* dx (+)= dy w, times GELU'(z) when z is given;  dbias (+)= column sums of dx: the gradient of what was
+ * added to z. */
 typedef struct yk_linear_backward_input_args {
     void *dx;       /* (M,K) */
+    void *dbias;    /* (K) grad_dtype, or NULL; only with z */
     const void *dy; /* (M,N) */
     const void *w;  /* (N,K) */
     const void *z;  /* (M,K) what GELU was applied to to make this product's input, or NULL */
     int64_t m, n, k;
-    bool accumulate; /* not together with z */
-    yk_dtype dtype;
+    bool accumulate;       /* dx; not together with z */
+    bool accumulate_dbias; /* dbias */
+    yk_dtype dtype, grad_dtype;
 } yk_linear_backward_input_args;
 yk_status yk_linear_backward_input(yk_stream *stream, const yk_linear_backward_input_args *a);
 

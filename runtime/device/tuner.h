@@ -11,6 +11,9 @@
 #define YK_TUNER_KEY_MAX    64
 #define YK_TUNER_CHOICE_MAX 64
 
+/* The first word of a key that is no product's, whose first word is a size. */
+#define YK_TUNER_BIAS_WAY INT64_C(-1)
+
 typedef struct yk_tuner yk_tuner;
 
 /* A tuner that knows nothing and is off.

@@ -245,13 +245,6 @@ static bool run_candidate(void *context, int candidate)
            CUBLAS_STATUS_SUCCESS;
 }
 
-static bool is_captured(cudaStream_t stream)
-{
-    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    return cudaStreamIsCapturing(stream, &status) != cudaSuccess ||
-           status != cudaStreamCaptureStatusNone;
-}
-
 /* The fastest of the candidates into c. What the product adds to is read only, so a product in place
  * is timed on memory of its own; where there is none, it is not timed. */
 static yk_status race(yk_stream *s, const yk_cuda_product *p, void *ws,
@@ -263,7 +256,7 @@ static yk_status race(yk_stream *s, const yk_cuda_product *p, void *ws,
     bool in_place = p->add && p->c == p->d;
     int winner = 0;
     *raced_out = false;
-    if (is_captured(yk_cuda_stream_of(s))) return YK_OK;
+    if (yk_race_is_captured(yk_cuda_stream_of(s))) return YK_OK;
     if (in_place && cudaMalloc(&apart, (size_t)bytes) != cudaSuccess) {
         (void)cudaGetLastError();
         return YK_OK;

@@ -117,6 +117,13 @@ static yk_status judge(const yk_race *race, const stopwatch *w, int *winner_out)
     return YK_OK;
 }
 
+bool yk_race_is_captured(cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(stream, &status) != cudaSuccess ||
+           status != cudaStreamCaptureStatusNone;
+}
+
 yk_status yk_race_run(const yk_race *race, int *winner_out)
 {
     stopwatch w;

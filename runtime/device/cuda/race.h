@@ -19,6 +19,9 @@ typedef struct yk_race {
     uint64_t *digest; /* device memory for one number, which no candidate keeps anything in */
 } yk_race;
 
+/* Is the stream's work being captured, so that nothing can be timed? */
+bool yk_race_is_captured(cudaStream_t stream);
+
 /* Time the candidates and wait for them; the fastest that repeats its bits, the first unless another
  * is faster by more than a timing's noise. Not while the stream is captured.
  *

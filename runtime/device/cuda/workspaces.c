@@ -33,10 +33,10 @@ static int64_t cuda_linear_forward(const yk_linear_forward_args *a)
     return YK_CUDA_PRODUCT_BYTES;
 }
 
+/* The product's budget, and column sums of dx. */
 static int64_t cuda_linear_backward_input(const yk_linear_backward_input_args *a)
 {
-    (void)a;
-    return YK_CUDA_PRODUCT_BYTES;
+    return YK_CUDA_PRODUCT_BYTES + (a->dbias ? yk_cuda_column_sum_bytes(a->m, a->k) : 0);
 }
 
 /* The product's budget, and column sums of dy. */

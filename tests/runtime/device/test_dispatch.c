@@ -333,6 +333,9 @@ static void what_does_not_go_together_is_refused(void **state)
     b.z = P;
     b.accumulate = true;
     expect_refused(s, "accumulate with z", yk_linear_backward_input(s, &b));
+    b = good_linear_backward_input;
+    b.dbias = P;
+    expect_refused(s, "dbias without z", yk_linear_backward_input(s, &b));
     EXPECT_REFUSED(s, norm_forward, kind, YK_NORM_RMS); /* with a mean and a bias */
     EXPECT_REFUSED(s, norm_backward, kind, YK_NORM_RMS);
 }

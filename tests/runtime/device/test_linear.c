@@ -5,6 +5,8 @@
  * times that rounding. Gradients likewise with N + 2 and M + 1; GELU' adds its own error times the
  * sum of |terms|. tests/oracle/linear.c has them.
  */
+#include <math.h>
+
 #include "runtime/device/tune.h"
 #include "tests/runtime/device/op_case.h"
 
@@ -115,6 +117,44 @@ static void backward_input_case(op_case *c, yk_dtype t, shape s, bool with_z, bo
     op_expect(c, dx, "dx", want);
 }
 
+/* The bias before the GELU: sums over rows of dx, whose bound they have, its rounding, and m eps. */
+static void gelu_bias_case(op_case *c, yk_dtype t, yk_dtype grad, shape s, bool accumulate)
+{
+    op_case_begin(c, t, "linear_backward_input %s M=%d N=%d K=%d dbias accumulate=%d",
+                  yk_dtype_name(grad), (int)s.m, (int)s.n, (int)s.k, accumulate);
+    op_buffer *dy = op_input(c, t, s.m * s.n, 1), *w = op_input(c, t, s.n * s.k, 1);
+    op_buffer *z = op_input(c, t, s.m * s.k, 2), *dx = op_output(c, t, s.m * s.k);
+    op_buffer *dbias = op_gradient(c, grad, s.k, accumulate);
+    OP_RUN(c, yk_linear_backward_input,
+           &((yk_linear_backward_input_args){.dx = dx->data,
+                                             .dbias = dbias->data,
+                                             .dy = dy->data,
+                                             .w = w->data,
+                                             .z = z->data,
+                                             .m = s.m,
+                                             .n = s.n,
+                                             .k = s.k,
+                                             .accumulate_dbias = accumulate,
+                                             .dtype = t,
+                                             .grad_dtype = grad}));
+    if (c->bits_only) return;
+    oracle_out want = op_out(c, s.m * s.k), sums = op_out(c, s.k);
+    oracle_linear_backward_input(&c->arith, want, NULL, dy->value, w->value, z->value, s.m, s.n,
+                                 s.k);
+    op_expect(c, dx, "dx", want);
+    for (int64_t col = 0; col < s.k; col++) {
+        double terms = accumulate ? fabs(dbias->value[col]) : 0;
+        sums.value[col] = accumulate ? dbias->value[col] : 0;
+        for (int64_t i = col; i < s.m * s.k; i += s.k) {
+            sums.value[col] += want.value[i];
+            sums.bound[col] += oracle_stored_bound(t, want.value[i], want.bound[i]);
+            terms += fabs(want.value[i]);
+        }
+        sums.bound[col] += (double)(s.m + 1) * c->arith.eps * terms;
+    }
+    op_expect(c, dbias, "dbias", sums);
+}
+
 static void linear_backward_input_family(op_case *c)
 {
     for (int d = 0; d < 3; d++)
@@ -122,6 +162,8 @@ static void linear_backward_input_family(op_case *c)
             backward_input_case(c, op_dtypes[d], shapes[i], false, false);
             backward_input_case(c, op_dtypes[d], shapes[i], false, true);
             backward_input_case(c, op_dtypes[d], shapes[i], true, false);
+            gelu_bias_case(c, op_dtypes[d], op_dtypes[d], shapes[i], false);
+            gelu_bias_case(c, op_dtypes[d], YK_F32, shapes[i], true);
         }
 }
 
@@ -185,6 +227,8 @@ static void linear_of_no_rows_is_zero_or_what_was_there(void **state)
     shape none = {0, 17, 3};
     forward_case(*state, YK_F32, none, true, NO_RESIDUAL);
     backward_input_case(*state, YK_F32, none, false, false);
+    gelu_bias_case(*state, YK_F32, YK_F32, none, false);
+    gelu_bias_case(*state, YK_F32, YK_F32, none, true);
     for (int way = 0; way < 4; way++)
         backward_weight_case(*state, YK_BF16, YK_F32, none, way & 1, way & 2);
 }
@@ -205,6 +249,7 @@ static void larger_products(op_case *c)
         for (int d = YK_BF16; d <= YK_F16; d++) {
             gelu_case(c, (yk_dtype)d, large[i], true);
             backward_input_case(c, (yk_dtype)d, large[i], true, false);
+            gelu_bias_case(c, (yk_dtype)d, (yk_dtype)d, large[i], false);
         }
     }
 }
