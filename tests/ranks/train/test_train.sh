@@ -53,6 +53,23 @@ for zero in 0 1 2; do # in stage 3 evaluations send, too
         fail "stage $zero: sent $sent in 6 steps, planned $planned in each"
 done
 
+case_is "rank 0 traces what its streams did, collectives on their own, and no bit changes"
+on_ranks 2 2 "$yoke" train c.yaml --set parallel.zero=3 --set run.dir=runs/plain
+expect_status 0
+on_ranks 2 2 "$yoke" train c.yaml --set parallel.zero=3 --set run.dir=runs/traced --set trace.steps=2
+expect_status 0
+[ "$(numbers traced loss grad_norm)" = "$(numbers plain loss grad_norm)" ] || fail "other numbers"
+trace=runs/traced/trace.json
+# lane STREAM: its number.
+lane() {
+    sed -n 's/.*"thread_name".*"tid": \([0-9]*\), .*"name": "'"$1"'"}}.*/\1/p' $trace
+}
+for span in "compute linear_forward" "gather all_gather" "reduce reduce_scatter"; do
+    grep -q "\"name\": \"${span#* }\", \"pid\": 0, \"tid\": $(lane "${span% *}")," $trace ||
+        fail "no ${span#* } on stream ${span% *}"
+done
+[ "$(grep -c '"name": "step [0-9]*"' $trace)" -eq 1 ] || fail "not one step"
+
 case_is "configurations that differ are an error that names the key"
 run timeout -k 5 40 mpirun -q --oversubscribe --bind-to none \
     -n 1 "$yoke" train c.yaml : -n 1 "$yoke" train c.yaml --set optim.lr=0.5
