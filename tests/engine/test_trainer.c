@@ -3,6 +3,7 @@
  *
  * ctest: TIMEOUT 120
  */
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -161,11 +163,19 @@ static void learning_rate_follows_the_schedule_whatever_the_micro_batch(void **s
     fini(&parts);
 }
 
-/* Send this process a signal that waits until a run looks for it. */
-static void signal_ahead(int signal)
+/* Train with a signal that comes when the run makes its folder, which is right before its first step. */
+static void train_signalled(run *r, const char *const *sets, int signal)
 {
+    yk_model_shape shape;
+    prepare(r, sets);
+    assert_int_equal(yk_model_shape_from_config(&r->config, &shape), YK_OK);
     yk_signals_block();
-    assert_int_equal(raise(signal), 0);
+    int dir = open(r->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(dir >= 0 && fcntl(dir, F_SETSIG, signal) == 0);
+    assert_int_equal(fcntl(dir, F_NOTIFY, DN_CREATE), 0);
+    r->status = yk_train(&r->config, &shape, NULL, &r->summary);
+    close(dir);
+    read_rows(r);
 }
 
 static void a_signal_ends_the_run_after_the_step_with_its_weights_saved(void **state)
@@ -173,8 +183,7 @@ static void a_signal_ends_the_run_after_the_step_with_its_weights_saved(void **s
     (void)state;
     const char *sets[] = {"eval.every=1", NULL};
     run r;
-    signal_ahead(SIGTERM);
-    train(&r, sets);
+    train_signalled(&r, sets, SIGTERM);
     assert_int_equal(r.status, YK_ESTOPPED);
     assert_int_equal(r.n_rows, 1);
     assert_null(json_object_get(r.rows[0], "val_loss")); /* there is no time to evaluate */
@@ -188,11 +197,25 @@ static void a_signal_does_not_wait_for_the_last_evaluation(void **state)
     (void)state;
     const char *sets[] = {"train.steps=1", NULL};
     run r;
-    signal_ahead(SIGINT);
-    train(&r, sets);
+    train_signalled(&r, sets, SIGINT);
     assert_int_equal(r.status, YK_ESTOPPED);
     assert_null(json_object_get(r.rows[0], "val_loss"));
     assert_true(has_file(&r, "run/model/model.safetensors"));
+    fini(&r);
+}
+
+static void a_signal_during_the_start_leaves_nothing(void **state)
+{
+    (void)state;
+    const char *sets[] = {NULL};
+    yk_model_shape shape;
+    run r;
+    prepare(&r, sets);
+    assert_int_equal(yk_model_shape_from_config(&r.config, &shape), YK_OK);
+    yk_signals_block();
+    assert_int_equal(raise(SIGINT), 0);
+    assert_int_equal(yk_train(&r.config, &shape, NULL, &r.summary), YK_ESTOPPED);
+    assert_false(has_file(&r, "run"));
     fini(&r);
 }
 
@@ -243,11 +266,13 @@ static void a_run_that_skips_now_and_then_goes_on(void **state)
 
 int main(void)
 {
+    yk_signals_block(); /* before there is a thread that would take one */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(metrics_have_a_line_a_step_with_every_field),
         cmocka_unit_test(learning_rate_follows_the_schedule_whatever_the_micro_batch),
         cmocka_unit_test(a_signal_ends_the_run_after_the_step_with_its_weights_saved),
         cmocka_unit_test(a_signal_does_not_wait_for_the_last_evaluation),
+        cmocka_unit_test(a_signal_during_the_start_leaves_nothing),
         cmocka_unit_test(skipped_steps_end_the_run_and_are_all_in_the_metrics),
         cmocka_unit_test(a_run_that_skips_now_and_then_goes_on),
     };
