@@ -235,9 +235,9 @@ static void print_head(const bench *b)
 
 static yk_status open_bench(bench *b, bool gpu)
 {
-    int index = 0;
+    int index = 0, n_cores;
     void *memory;
-    YK_TRY(yk_bind_rank(b->world, gpu, RANKS_ON_GPU, &index));
+    YK_TRY(yk_bind_rank(b->world, gpu, RANKS_ON_GPU, &index, &n_cores));
     YK_TRY(gpu ? yk_device_open_cuda(index, &b->device) : yk_device_open_cpu(1, &b->device));
     b->shares_gpu = gpu && yk_world_local_size(b->world) > yk_device_count_cuda();
     if (b->max_bytes == 0) b->max_bytes = (int64_t)(gpu ? 1024 : 64) << 20;

@@ -90,12 +90,12 @@ static yk_status configure(bench_step *b)
 
 static yk_status find_place(bench_step *b)
 {
-    int gpu = 0;
+    int gpu = 0, n_cores = 0;
     yk_device_spec spec;
     if (b->n_ranks > 1)
         YK_TRY(yk_bind_rank(b->world, yk_config_wants_gpu(&b->config),
-                            b->config.launch.ranks_per_gpu, &gpu));
-    YK_TRY(yk_device_open_chosen(&b->config, gpu, &b->device));
+                            b->config.launch.ranks_per_gpu, &gpu, &n_cores));
+    YK_TRY(yk_device_open_chosen(&b->config, gpu, n_cores, &b->device));
     YK_TRY(yk_device_describe(b->device, &spec));
     if (spec.kind == YK_DEVICE_CUDA) spec.memory_bytes /= b->config.launch.ranks_per_gpu;
     yk_topology topology =

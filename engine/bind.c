@@ -60,9 +60,17 @@ static yk_status gather_wishes(yk_world *world, const yk_binding_wish *mine,
     return status;
 }
 
+/* Has a lower local rank, whose binding all know, the same to say? */
+static bool is_said_below(const yk_binding *bindings, int me)
+{
+    for (int i = 0; i < me; i++)
+        if (strcmp(bindings[i].note, bindings[me].note) == 0) return true;
+    return false;
+}
+
 static yk_status bind(yk_world *world, const yk_machine *machine, bool wants_gpu,
                       int64_t ranks_per_gpu, yk_binding_wish *wishes, yk_binding *bindings,
-                      int *gpu_out)
+                      int *gpu_out, int *n_cores_out)
 {
     int n = yk_world_local_size(world), me = yk_world_local_rank(world);
     yk_binding_wish mine;
@@ -71,12 +79,15 @@ static yk_status bind(yk_world *world, const yk_machine *machine, bool wants_gpu
     YK_TRY(gather_wishes(world, &mine, wishes));
     if (wants_gpu) YK_TRY(check_gpus(world, wishes, n, ranks_per_gpu));
     YK_TRY(yk_binding_plan(machine, wishes, n, bindings));
+    bool is_said = is_said_below(bindings, me);
     yk_binding_apply(machine, &bindings[me]);
-    if (bindings[me].note[0] && me == 0) yk_warn("binding", "%s", bindings[me].note);
+    if (bindings[me].note[0] && !is_said) yk_warn("binding", "%s", bindings[me].note);
+    *n_cores_out = bindings[me].n_cores;
     return YK_OK;
 }
 
-yk_status yk_bind_rank(yk_world *world, bool wants_gpu, int64_t ranks_per_gpu, int *gpu_out)
+yk_status yk_bind_rank(yk_world *world, bool wants_gpu, int64_t ranks_per_gpu, int *gpu_out,
+                       int *n_cores_out)
 {
     yk_machine *machine;
     size_t n = (size_t)yk_world_local_size(world);
@@ -86,10 +97,19 @@ yk_status yk_bind_rank(yk_world *world, bool wants_gpu, int64_t ranks_per_gpu, i
     yk_binding *bindings = calloc(n, sizeof *bindings);
     yk_status status =
         wishes && bindings
-            ? bind(world, machine, wants_gpu, ranks_per_gpu, wishes, bindings, gpu_out)
+            ? bind(world, machine, wants_gpu, ranks_per_gpu, wishes, bindings, gpu_out, n_cores_out)
             : yk_fail(YK_ENOMEM, "binding", "no memory for %zu ranks", n);
     free(wishes);
     free(bindings);
     yk_machine_close(machine);
     return status;
+}
+
+int yk_bind_count_cores(void)
+{
+    yk_machine *machine;
+    if (yk_machine_open(&machine) != YK_OK) return 0;
+    int n = yk_machine_count_cores(machine, yk_machine_given(machine));
+    yk_machine_close(machine);
+    return n;
 }

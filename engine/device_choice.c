@@ -1,6 +1,7 @@
 /* engine/device_choice.c - from a configuration to a device. */
 #include "engine/device_choice.h"
 
+#include "engine/bind.h"
 #include "engine/tuning.h"
 
 bool yk_config_wants_gpu(const yk_config *config)
@@ -20,11 +21,19 @@ static yk_status choose_attention(const yk_config *config, yk_device *device)
                                    config->numerics.deterministic);
 }
 
-yk_status yk_device_open_chosen(const yk_config *config, int gpu, yk_device **device_out)
+/* The second hardware thread of a core has nothing to compute with that the first does not use. */
+static int choose_threads(const yk_config *config, int n_cores)
+{
+    if (config->cpu.threads > 0) return (int)config->cpu.threads;
+    return n_cores > 0 ? n_cores : yk_bind_count_cores();
+}
+
+yk_status yk_device_open_chosen(const yk_config *config, int gpu, int n_cores,
+                                yk_device **device_out)
 {
     yk_device *device;
     if (!yk_config_wants_gpu(config)) {
-        YK_TRY(yk_device_open_cpu((int)config->cpu.threads, &device));
+        YK_TRY(yk_device_open_cpu(choose_threads(config, n_cores), &device));
         yk_device_set_amx(device, config->cpu.amx);
         *device_out = device;
         return YK_OK;
@@ -97,7 +106,7 @@ yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out)
 yk_status yk_device_describe_chosen(const yk_config *config, yk_device_spec *spec_out)
 {
     yk_device *device;
-    YK_TRY(yk_device_open_chosen(config, 0, &device));
+    YK_TRY(yk_device_open_chosen(config, 0, 0, &device));
     yk_status status = yk_device_describe(device, spec_out);
     yk_device_close(device);
     return status;

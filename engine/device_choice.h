@@ -10,9 +10,11 @@ bool yk_config_wants_gpu(const yk_config *config);
 
 /* Open the device that a configuration asks for.
  *
- * gpu  the one to open, where it is a GPU
+ * gpu      the one to open, where it is a GPU
+ * n_cores  a thread for each computes where cpu.threads is 0; 0: all that this process may use
  */
-yk_status yk_device_open_chosen(const yk_config *config, int gpu, yk_device **device_out);
+yk_status yk_device_open_chosen(const yk_config *config, int gpu, int n_cores,
+                                yk_device **device_out);
 
 /* The description of a known device, with the kernels that a configuration asks for there.
  *

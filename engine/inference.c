@@ -54,7 +54,7 @@ static yk_status create_engine(yk_inference *s, const yk_inference_options *o)
     yk_plan plan;
     YK_TRY(yk_device_describe_chosen(&s->config, &spec));
     YK_TRY(yk_plan_make_inference(&s->config, &s->shape, &spec, &plan));
-    yk_status status = yk_device_open_chosen(&s->config, 0, &s->device);
+    yk_status status = yk_device_open_chosen(&s->config, 0, 0, &s->device);
     if (status == YK_OK)
         status = yk_engine_create(&(yk_engine_options){.device = s->device,
                                                        .config = &s->config,

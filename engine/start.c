@@ -44,11 +44,11 @@ static yk_status check(yk_trainer *t)
 /* Where to run: the rank's cores and GPU. */
 static yk_status find_place(yk_trainer *t)
 {
-    int gpu = 0;
+    int gpu = 0, n_cores = 0;
     if (t->world)
         YK_TRY(yk_bind_rank(t->world, yk_config_wants_gpu(t->config),
-                            t->config->launch.ranks_per_gpu, &gpu));
-    return yk_device_open_chosen(t->config, gpu, &t->device);
+                            t->config->launch.ranks_per_gpu, &gpu, &n_cores));
+    return yk_device_open_chosen(t->config, gpu, n_cores, &t->device);
 }
 
 /* What the steps' utilisation is a part of. Before the run takes its memory, for a product takes some

@@ -222,7 +222,7 @@ typedef struct yk_config {
         int64_t check_replicas; /* steps between comparisons of the ranks' weights; 0: never */
     } debug;
     struct {
-        int64_t threads; /* 0: every processor this process may use */
+        int64_t threads; /* 0: one for each core that this process may use */
         bool amx;        /* products on the processor's matrix units, where it has any */
     } cpu;
     struct {

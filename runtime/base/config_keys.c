@@ -391,8 +391,8 @@ const yk_config_key yk_config_keys[] = {
 
     {INT(cpu.threads), .initial = "0", .unit = "threads", .min = 0, .max = 1024,
      .also = "num_threads n_threads omp_num_threads",
-     .text = "Threads that compute; their number changes no result. 0: one for each processor that "
-             "the process may use."},
+     .text = "Threads that compute; their number changes no result. 0: one for each core that the "
+             "process may use."},
     {BOOL(cpu.amx), .initial = "true",
      .text =
          "Make matrix products on the processor's units for them (Intel AMX), where it has any. "

@@ -73,7 +73,7 @@ void yk_rig_open(yk_rig *rig, int64_t red_zone, const char *const *sets)
     configure(rig, sets);
     assert_int_equal(yk_model_shape_from_config(&rig->config, &rig->shape), YK_OK);
     assert_int_equal(yk_dataset_open(&rig->config, rig->shape.vocab, &rig->data), YK_OK);
-    assert_int_equal(yk_device_open_chosen(&rig->config, 0, &rig->device), YK_OK);
+    assert_int_equal(yk_device_open_chosen(&rig->config, 0, 0, &rig->device), YK_OK);
     assert_int_equal(yk_device_describe_chosen(&rig->config, &spec), YK_OK);
     assert_int_equal(yk_plan_make(&rig->config, &rig->shape, &spec, NULL, red_zone, &rig->plan),
                      YK_OK);

@@ -153,7 +153,7 @@ void part_open(part *p, yk_world *world, const char *dir, const char *const *set
     REQUIRE(world, yk_dataset_open(&p->config, p->shape.vocab, &p->data) == YK_OK);
     int n_gpus = is_on_gpu() ? yk_device_count_cuda() : 0;
     int gpu = n_gpus > 0 ? p->rank % n_gpus : 0;
-    REQUIRE(world, yk_device_open_chosen(&p->config, gpu, &p->device) == YK_OK);
+    REQUIRE(world, yk_device_open_chosen(&p->config, gpu, 0, &p->device) == YK_OK);
     plan(p);
     yk_engine_options o = {
         .device = p->device,
