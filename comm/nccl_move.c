@@ -26,14 +26,15 @@ static yk_status nccl_exchange(yk_comm *c, const yk_transfer *list, int n, yk_st
     YK_TRY(yk_cuda_native(stream, &s));
     YK_TRY(take_lane(c, NCCL_LANE_REDUCE, &comm));
     ncclResult_t result = nccl->group_start();
-    for (int i = 0; i < n && result == ncclSuccess; i++) {
+    for (int i = 0; i < n && (result == ncclSuccess || result == ncclInProgress); i++) {
         const yk_transfer *t = &list[i];
         size_t bytes = (size_t)t->bytes;
         result = t->sends ? nccl->send(t->data, bytes, ncclInt8, t->peer, comm, s)
                           : nccl->recv(t->data, bytes, ncclInt8, t->peer, comm, s);
     }
     ncclResult_t ended = nccl->group_end();
-    return yk_nccl_finish(c, NCCL_LANE_REDUCE, result == ncclSuccess ? ended : result, "reduction");
+    if (result == ncclSuccess || result == ncclInProgress) result = ended;
+    return yk_nccl_finish(c, NCCL_LANE_REDUCE, result, "reduction");
 }
 
 /* Part `index` of full to all, in place. */
