@@ -27,6 +27,12 @@
 #define MAX_SPANS 100000
 #define MAX_SUMS  64
 
+/* Steps whose enqueuing is timed. */
+#define HOST_STEPS 5
+
+/* The start of a run, phase by phase. */
+enum { PHASE_DEVICE, PHASE_PLAN, PHASE_PRODUCT, PHASE_MEMORY, PHASE_WEIGHTS, PHASE_STEP, N_PHASES };
+
 /* What is asked for. */
 typedef struct request {
     const char *model, *precision, *device, *trace;
@@ -36,7 +42,6 @@ typedef struct request {
 
 typedef struct bench_step {
     const request *request;
-    double begin_s; /* of the program */
     yk_world *world;
     int rank, n_ranks;
     yk_config config;
@@ -45,10 +50,11 @@ typedef struct bench_step {
     yk_plan plan;
     yk_engine *engine;
     yk_feed feed;
-    double product_rate;     /* measured */
-    double model_flops;      /* of a step of one rank */
-    double first_step_s;     /* from the program's begin to the end of the first step */
-    double *step_s, *host_s; /* (steps) */
+    double product_rate; /* measured */
+    double model_flops;  /* of a step of one rank */
+    double *step_s;      /* (steps) */
+    double host_s[HOST_STEPS];
+    double at_s[N_PHASES]; /* the process's age when each phase had ended */
     double loss_first, loss_last;
     yk_comm_counts sent; /* before the steps that are timed, then in them */
     double exposed_s;    /* likewise: waited for other ranks */
@@ -96,6 +102,7 @@ static yk_status find_place(bench_step *b)
         YK_TRY(yk_bind_rank(b->world, yk_config_wants_gpu(&b->config),
                             b->config.launch.ranks_per_gpu, &gpu, &n_cores));
     YK_TRY(yk_device_open_chosen(&b->config, gpu, n_cores, &b->device));
+    b->at_s[PHASE_DEVICE] = yk_clock_age_s();
     YK_TRY(yk_device_describe(b->device, &spec));
     if (spec.kind == YK_DEVICE_CUDA) spec.memory_bytes /= b->config.launch.ranks_per_gpu;
     yk_topology topology =
@@ -105,7 +112,10 @@ static yk_status find_place(bench_step *b)
     YK_TRY(
         yk_speed_model_flops(&b->config, &b->shape, &spec, b->plan.micro_batch, &b->model_flops));
     b->model_flops *= (double)b->plan.n_micro;
-    return yk_speed_measure(b->device, b->config.precision.compute, &b->product_rate);
+    b->at_s[PHASE_PLAN] = yk_clock_age_s();
+    YK_TRY(yk_speed_measure(b->device, b->config.precision.compute, &b->product_rate));
+    b->at_s[PHASE_PRODUCT] = yk_clock_age_s();
+    return YK_OK;
 }
 
 /* Random tokens as frequent as words are (Zipf 1935: by one over their rank), each the target of the
@@ -137,7 +147,9 @@ static yk_status create_engine(bench_step *b)
                            .micro_batch = b->plan.micro_batch,
                            .world = b->n_ranks > 1 ? b->world : NULL};
     YK_TRY(yk_engine_create(&o, &b->engine));
+    b->at_s[PHASE_MEMORY] = yk_clock_age_s();
     YK_TRY(yk_engine_init_weights(b->engine, b->config.train.seed));
+    b->at_s[PHASE_WEIGHTS] = yk_clock_age_s();
     fill_batch(b);
     YK_TRY(yk_feed_init(&b->feed, b->engine, NULL));
     yk_feed_expect(&b->feed, INT64_MAX);
@@ -154,7 +166,7 @@ static yk_status finish_step(bench_step *b, int64_t step, double *last_s)
     YK_TRY(yk_step_wait(b->engine, step, &result));
     double now_s = yk_clock_s();
     if (step == 0) {
-        b->first_step_s = now_s - b->begin_s;
+        b->at_s[PHASE_STEP] = yk_clock_age_s();
         b->loss_first = result.loss;
     }
     b->loss_last = result.loss;
@@ -174,12 +186,23 @@ static yk_status run_steps(bench_step *b)
     int64_t n = r->warmup + r->steps;
     double last_s = yk_clock_s();
     for (int64_t step = 0; step < n + ahead; step++) {
-        if (step < n) {
-            double begin_s = yk_clock_s();
-            YK_TRY(yk_step_run(b->engine, &b->feed, step, (float)b->config.optim.lr));
-            if (step >= r->warmup) b->host_s[step - r->warmup] = yk_clock_s() - begin_s;
-        }
+        if (step < n) YK_TRY(yk_step_run(b->engine, &b->feed, step, (float)b->config.optim.lr));
         if (step >= ahead) YK_TRY(finish_step(b, step - ahead, &last_s));
+    }
+    return YK_OK;
+}
+
+/* What the host takes to enqueue a step on a device that has nothing to do: with work before it, the
+ * time would be that of waiting for a place in the queue. */
+static yk_status time_host(bench_step *b, int64_t first)
+{
+    for (int i = 0; i < HOST_STEPS; i++) {
+        yk_step_result result;
+        YK_TRY(yk_stream_synchronize(b->engine->compute));
+        double begin_s = yk_clock_s();
+        YK_TRY(yk_step_run(b->engine, &b->feed, first + i, (float)b->config.optim.lr));
+        b->host_s[i] = yk_clock_s() - begin_s;
+        YK_TRY(yk_step_wait(b->engine, first + i, &result));
     }
     return YK_OK;
 }
@@ -217,7 +240,7 @@ static yk_status trace_step(bench_step *b)
 {
     yk_recorder *recorder;
     yk_step_result result;
-    int64_t step = b->request->warmup + b->request->steps;
+    int64_t step = b->request->warmup + b->request->steps + HOST_STEPS;
     YK_TRY(yk_recorder_create(b->device, MAX_SPANS, &recorder));
     yk_recorder_start(recorder);
     yk_status status = yk_step_run(b->engine, &b->feed, step, (float)b->config.optim.lr);
@@ -271,12 +294,24 @@ static void print_bytes(const bench_step *b)
            yk_device_used_bytes(b->device));
 }
 
+/* What each phase of the start took, in seconds. */
+static void print_start(const bench_step *b)
+{
+    static const char *const names[N_PHASES] = {"device", "plan",    "product",
+                                                "memory", "weights", "step"};
+    printf("\"start\": {");
+    for (int i = 0; i < N_PHASES; i++)
+        printf("%s\"%s\": %.3g", i ? ", " : "", names[i],
+               b->at_s[i] - (i > 0 ? b->at_s[i - 1] : 0));
+    printf("}, ");
+}
+
 static void print_json(bench_step *b)
 {
     const request *r = b->request;
     const yk_config *c = &b->config;
     const yk_device_spec *spec = yk_device_get_spec(b->device);
-    double typical_s = median(b->step_s, r->steps), host_s = median(b->host_s, r->steps);
+    double typical_s = median(b->step_s, r->steps), host_s = median(b->host_s, HOST_STEPS);
     double sheet = yk_speed_sheet(spec, c->precision.compute, c->precision.tf32);
     double rate = b->model_flops / typical_s;
     if (sheet == 0) sheet = b->plan.spec.matmul_flops[c->precision.compute];
@@ -289,7 +324,8 @@ static void print_json(bench_step *b)
     printf("\"tokens_per_s\": %.7g, \"ms\": %.6g, \"ms_min\": %.6g, \"ms_max\": %.6g, "
            "\"planned_ms\": %.6g, \"host_ms\": %.5g, \"start_s\": %.4g, ",
            (double)b->plan.tokens / typical_s, 1e3 * typical_s, 1e3 * b->step_s[0],
-           1e3 * b->step_s[r->steps - 1], 1e3 * b->plan.step_s, 1e3 * host_s, b->first_step_s);
+           1e3 * b->step_s[r->steps - 1], 1e3 * b->plan.step_s, 1e3 * host_s, b->at_s[PHASE_STEP]);
+    print_start(b);
     printf("\"model_flops\": %.9g, \"sheet_flops\": %.6g, \"product_flops\": %.6g, \"mfu\": %.4f, "
            "\"mfu_product\": %.4f, ",
            b->model_flops, sheet, b->product_rate, rate / sheet, rate / b->product_rate);
@@ -304,8 +340,7 @@ static yk_status prepare(bench_step *b)
 {
     size_t n = (size_t)b->request->steps;
     b->step_s = calloc(n, sizeof *b->step_s);
-    b->host_s = calloc(n, sizeof *b->host_s);
-    if (!b->step_s || !b->host_s) return yk_fail(YK_ENOMEM, "bench", "no memory for times");
+    if (!b->step_s) return yk_fail(YK_ENOMEM, "bench", "no memory for times");
     YK_TRY(yk_config_init(&b->config));
     YK_TRY(configure(b));
     YK_TRY(find_place(b));
@@ -317,6 +352,7 @@ static yk_status bench(bench_step *b)
     yk_world_hold(b->world);
     YK_TRY(yk_world_agree(b->world, prepare(b)));
     YK_TRY(run_steps(b));
+    YK_TRY(time_host(b, b->request->warmup + b->request->steps));
     if (b->request->trace[0]) YK_TRY(trace_step(b));
     if (b->rank == 0) print_json(b);
     return YK_OK;
@@ -330,7 +366,6 @@ static void close(bench_step *b)
     yk_device_close(b->device);
     yk_config_fini(&b->config);
     free(b->step_s);
-    free(b->host_s);
 }
 
 static yk_status parse(int argc, char **argv, request *r, bool *done_out)
@@ -421,7 +456,7 @@ yk_status yk_bench_step(int argc, char **argv)
                  .seq_len = 1024,
                  .steps = 20,
                  .warmup = 4};
-    bench_step b = {.request = &r, .begin_s = yk_clock_s()};
+    bench_step b = {.request = &r};
     YK_TRY(parse(argc, argv, &r, &done));
     if (done) return YK_OK;
     yk_machine_order_gpus();

@@ -29,7 +29,7 @@ typedef struct unit_graph {
     yk_graph *graph; /* NULL: was run directly, once */
 } unit_graph;
 
-/* Of one unit and direction. */
+/* Of one unit and direction, or of the finish. */
 typedef struct unit_graphs {
     int n_items;
     unit_graph items[MAX_GRAPHS];
@@ -38,26 +38,30 @@ typedef struct unit_graphs {
 struct yk_graphs {
     yk_graphs_options o;
     bool on;
-    unit_graphs *units; /* (n_units,2): forward, backward */
+    int n_places;
+    unit_graphs *places; /* (n_places): forward and backward of each unit, and the finish */
 };
 
-/* One unit's part of a pass, as it is called. */
+/* One unit's part of a pass, or the finish, as it is called. */
 typedef struct call {
-    int unit;
+    int place, unit;
     const yk_param_view *p;
     const yk_grad_view *g; /* NULL: forward */
+    yk_graphs_fn finish;   /* NULL: a unit's part */
+    void *context;
 } call;
 
 yk_status yk_graphs_create(const yk_graphs_options *options, yk_graphs **graphs_out)
 {
     int n_units = yk_model_n_units(options->model);
     yk_graphs *x = calloc(1, sizeof *x);
-    if (x) x->units = calloc((size_t)n_units * 2, sizeof *x->units);
-    if (!x || !x->units) {
+    if (x) x->places = calloc((size_t)n_units * 2 + 1, sizeof *x->places);
+    if (!x || !x->places) {
         yk_graphs_destroy(x);
         return yk_fail(YK_ENOMEM, "graphs", "no memory for the tables of %d units", n_units);
     }
     x->o = *options;
+    x->n_places = 2 * n_units + 1;
     x->on = options->choice != YK_GRAPHS_OFF &&
             yk_device_has_graphs(yk_stream_get_device(options->stream));
     *graphs_out = x;
@@ -67,17 +71,18 @@ yk_status yk_graphs_create(const yk_graphs_options *options, yk_graphs **graphs_
 void yk_graphs_destroy(yk_graphs *x)
 {
     if (!x) return;
-    for (int i = 0; x->units && i < 2 * yk_model_n_units(x->o.model); i++)
-        for (int j = 0; j < x->units[i].n_items; j++) yk_graph_destroy(x->units[i].items[j].graph);
-    free(x->units);
+    for (int i = 0; i < x->n_places; i++)
+        for (int j = 0; j < x->places[i].n_items; j++)
+            yk_graph_destroy(x->places[i].items[j].graph);
+    free(x->places);
     free(x);
 }
 
 int yk_graphs_count(const yk_graphs *x)
 {
     int n = 0;
-    for (int i = 0; i < 2 * yk_model_n_units(x->o.model); i++)
-        for (int j = 0; j < x->units[i].n_items; j++) n += x->units[i].items[j].graph != NULL;
+    for (int i = 0; i < x->n_places; i++)
+        for (int j = 0; j < x->places[i].n_items; j++) n += x->places[i].items[j].graph != NULL;
     return n;
 }
 
@@ -93,6 +98,7 @@ static void add_word(key *k, uintptr_t word)
 static key key_of(const yk_graphs *x, const yk_batch *batch, const call *c)
 {
     key k = {.n_words = 0};
+    if (c->finish) return k;
     const yk_param *params = yk_model_params(x->o.model);
     add_word(&k, (uintptr_t)batch->tokens);
     add_word(&k, (uintptr_t)yk_arena_used(x->o.activation));
@@ -116,6 +122,7 @@ static bool is_equal(const key *a, const key *b)
 
 static yk_status run_directly(const yk_graphs *x, const call *c)
 {
+    if (c->finish) return c->finish(c->context);
     return c->g ? yk_pass_backward(x->o.pass, c->unit, c->p, c->g)
                 : yk_pass_forward(x->o.pass, c->unit, c->p);
 }
@@ -123,7 +130,7 @@ static yk_status run_directly(const yk_graphs *x, const call *c)
 /* The first time: algorithms are chosen and code is loaded, which a capture does not bear. */
 static yk_status run_first(yk_graphs *x, const call *c, const key *k)
 {
-    unit_graphs *u = &x->units[2 * c->unit + (c->g != NULL)];
+    unit_graphs *u = &x->places[c->place];
     int64_t before = yk_stream_n_ops(x->o.stream);
     YK_TRY(run_directly(x, c));
     if (u->n_items == MAX_GRAPHS) return YK_OK;
@@ -162,7 +169,7 @@ static yk_status run(yk_graphs *x, const yk_batch *batch, const call *c)
         return run_directly(x, c);
     key k = key_of(x, batch, c);
     if (k.n_words > MAX_WORDS) return run_directly(x, c);
-    unit_graphs *u = &x->units[2 * c->unit + (c->g != NULL)];
+    unit_graphs *u = &x->places[c->place];
     unit_graph *found = NULL;
     for (int i = 0; i < u->n_items && !found; i++)
         if (is_equal(&u->items[i].key, &k)) found = &u->items[i];
@@ -173,11 +180,16 @@ static yk_status run(yk_graphs *x, const yk_batch *batch, const call *c)
 
 yk_status yk_graphs_forward(yk_graphs *x, const yk_batch *batch, int unit, const yk_param_view *p)
 {
-    return run(x, batch, &(call){.unit = unit, .p = p});
+    return run(x, batch, &(call){.place = 2 * unit, .unit = unit, .p = p});
 }
 
 yk_status yk_graphs_backward(yk_graphs *x, const yk_batch *batch, int unit, const yk_param_view *p,
                              const yk_grad_view *g)
 {
-    return run(x, batch, &(call){.unit = unit, .p = p, .g = g});
+    return run(x, batch, &(call){.place = 2 * unit + 1, .unit = unit, .p = p, .g = g});
+}
+
+yk_status yk_graphs_finish(yk_graphs *x, yk_graphs_fn fn, void *context)
+{
+    return run(x, NULL, &(call){.place = x->n_places - 1, .finish = fn, .context = context});
 }

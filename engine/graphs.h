@@ -1,4 +1,4 @@
-/* engine/graphs.h - each unit's forward and backward as one launch.
+/* engine/graphs.h - each unit's forward and backward as one launch, and the update as one.
  *
  * Model.    A unit is run directly the first time, captured the second, and replayed from then on:
  *           the pass goes through its motions, which leave its memory as ever, and the graph does
@@ -39,6 +39,11 @@ yk_status yk_graphs_forward(yk_graphs *graphs, const yk_batch *batch, int unit,
                             const yk_param_view *p);
 yk_status yk_graphs_backward(yk_graphs *graphs, const yk_batch *batch, int unit,
                              const yk_param_view *p, const yk_grad_view *g);
+
+/* What follows the last backward pass: fn(context), whose operations are the same in each step and go
+ * to the pass's stream alone, so nothing of other ranks and nothing that lies in host memory. */
+typedef yk_status (*yk_graphs_fn)(void *context);
+yk_status yk_graphs_finish(yk_graphs *graphs, yk_graphs_fn fn, void *context);
 
 /* Graphs that have been made. */
 int yk_graphs_count(const yk_graphs *graphs);

@@ -100,6 +100,21 @@ static yk_status update(yk_engine *e)
     return yk_store_update(e->store, e->compute, &adamw, e->values);
 }
 
+static yk_status finish(void *context)
+{
+    yk_engine *e = context;
+    yk_device_set_part(e->device, "finish", -1);
+    YK_TRY(decide(e));
+    yk_device_set_part(e->device, "update", -1);
+    return update(e);
+}
+
+/* With other ranks, or with state in host memory, more than the compute stream is at work. */
+static bool finishes_alone(const yk_engine *e)
+{
+    return e->ranks.size == 1 && e->config->memory.offload == 0;
+}
+
 /* Copy the outcome to where the host can look a step later. */
 static yk_status publish_result(yk_engine *e, int64_t step)
 {
@@ -119,10 +134,7 @@ yk_status yk_step_run(yk_engine *e, yk_feed *feed, int64_t step, float lr)
         YK_TRY(yk_feed_next(feed, &batch));
         YK_TRY(micro_step(e, &batch));
     }
-    yk_device_set_part(e->device, "finish", -1);
-    YK_TRY(decide(e));
-    yk_device_set_part(e->device, "update", -1);
-    YK_TRY(update(e));
+    YK_TRY(finishes_alone(e) ? yk_graphs_finish(e->graphs, finish, e) : finish(e));
     yk_device_set_part(e->device, "", -1);
     return publish_result(e, step);
 }

@@ -96,6 +96,7 @@ static void graphs_do_the_operations_of_a_step(void **state)
     (void)state;
     expect_equal_counts("model.preset=tiny-gpt2", "parallel.zero=0", 1);
     expect_equal_counts("model.preset=tiny-llama", "parallel.zero=0", 1);
+    expect_equal_counts("model.preset=tiny-gpt2", "memory.offload=[master, moments, inputs]", 1);
 }
 
 /* Gathered parameters and gradients lie now here, now there. */
