@@ -25,6 +25,10 @@
 
 #define HOSTMEM_DEPTH 4
 
+/* Chunks of a sum that may have arrived, or be arriving, on the device. The sum must find a place among the
+ * model's own kernels, which may take long. */
+#define HOSTMEM_ARRIVALS 4
+
 /* Words of the segment, each from a rank to a rank; they grow, modulo 2^32. */
 typedef enum hostmem_word {
     HOSTMEM_PART_READY, /* channels of parts to be summed, each to one rank */
@@ -84,8 +88,8 @@ typedef struct hostmem_group {
     char *segment;
     bool is_registered;
     MPI_Comm mpi;
-    hostmem_copies copies[2];              /* HOSTMEM_LANE_REDUCE and _GATHER */
-    yk_event *events[HOSTMEM_N_EVENTS][2]; /* of even and odd chunks */
+    hostmem_copies copies[2];                             /* HOSTMEM_LANE_REDUCE and _GATHER */
+    yk_event *events[HOSTMEM_N_EVENTS][HOSTMEM_ARRIVALS]; /* of chunks, taken in turns */
     uint32_t n_begun[HOSTMEM_N_LANES];
     int64_t begun_ns[HOSTMEM_N_LANES];                    /* where streams pass */
     uint32_t n_parts, n_sums, n_met_reduce, n_met_values; /* chunks and meetings issued */

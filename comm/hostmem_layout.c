@@ -6,7 +6,8 @@
  * as many for sums and for gathers.
  *
  * Staging memory holds what a chunk is on the device: packed for each other rank, arrived from each,
- * summed, come back; each twice, since a chunk travels while the one before it is worked on.
+ * summed, come back; each twice, since a chunk travels while the one before it is worked on, and what
+ * arrives HOSTMEM_ARRIVALS times.
  */
 #include <math.h>
 
@@ -48,7 +49,7 @@ static void lay_out_staging(hostmem_layout *l)
 {
     int64_t pair = 2 * l->chunk_bytes;
     l->in = (int64_t)(l->n - 1) * pair;
-    l->sum = l->in + l->n * pair;
+    l->sum = l->in + (int64_t)l->n * HOSTMEM_ARRIVALS * l->chunk_bytes;
     l->back = l->sum + pair;
     l->values_of_all = l->back + (int64_t)(l->n - 1) * pair;
     l->greatest_of_all =

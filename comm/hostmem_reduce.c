@@ -9,9 +9,10 @@
  *   spread(k) up: copy each rank's sum        given stream: unpack
  *
  * send(k + 1) is issued before add(k), and add(k + 1) before spread(k): then both directions of the link
- * are in use while sums are formed. What a chunk holds in staging memory is doubled for it. Where
- * elements are what travels, nothing is packed: parts leave from where they lie, and sums arrive where
- * they belong, which has left by then, or the sum would not have been formed.
+ * are in use while sums are formed. What a chunk holds in staging memory is doubled for it, and there is
+ * room for more of them to arrive. Where elements are what travels, nothing is packed: parts leave from
+ * where they lie, and sums arrive where they belong, which has left by then, or the sum would not have
+ * been formed.
  */
 #include "comm/hostmem.h"
 #include "runtime/base/arith.h"
@@ -32,15 +33,20 @@ typedef struct sums {
 
 /* Elements begin .. begin+n-1 of every part. */
 typedef struct span {
-    uint32_t number; /* of the chunk in this reduction */
-    int parity;
+    uint32_t number;         /* of the chunk in this reduction */
+    int parity, arrival;     /* which of two places it has, and which of those for what arrives */
     int64_t begin, n, bytes; /* bytes on the wire */
 } span;
 
 static span span_of(const sums *x, int64_t k)
 {
     int64_t begin = k * x->chunk, n = yk_min(x->chunk, x->r->count - begin);
-    return (span){(uint32_t)k, (int)(k % 2), begin, n, n * yk_dtype_bytes(x->r->wire)};
+    return (span){(uint32_t)k,
+                  (int)(k % 2),
+                  (int)(k % HOSTMEM_ARRIVALS),
+                  begin,
+                  n,
+                  n * yk_dtype_bytes(x->r->wire)};
 }
 
 /* ---- where things lie --------------------------------------------------------------------- */
@@ -49,6 +55,13 @@ static span span_of(const sums *x, int64_t k)
 static char *staging(const sums *x, int64_t base, const span *s, int width, int i)
 {
     return x->comm->staging + base + (s->parity * width + i) * x->group->layout.chunk_bytes;
+}
+
+/* Where a rank's part of a chunk arrives. */
+static char *arrival(const sums *x, const span *s, int rank)
+{
+    const hostmem_layout *l = &x->group->layout;
+    return x->comm->staging + l->in + (s->arrival * l->n + rank) * l->chunk_bytes;
 }
 
 /* A chunk of a rank's part. */
@@ -104,33 +117,32 @@ static yk_status receive(const sums *x, const span *s)
 {
     const hostmem_group *g = x->group;
     int n = x->comm->size;
-    YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][s->parity], x->copies->up));
+    YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][s->arrival], x->copies->up));
     for (int i = 1; i < n; i++) {
         int from = (x->comm->index + n - i) % n;
         YK_TRY(yk_hostmem_get(x->comm, HOSTMEM_PART_READY, from, g->n_parts + s->number,
-                              staging(x, g->layout.in, s, n, from), s->bytes));
+                              arrival(x, s, from), s->bytes));
     }
-    YK_TRY(yk_event_record(g->events[HOSTMEM_ARRIVED][s->parity], x->copies->up));
-    return yk_event_wait(g->events[HOSTMEM_ARRIVED][s->parity], x->stream);
+    YK_TRY(yk_event_record(g->events[HOSTMEM_ARRIVED][s->arrival], x->copies->up));
+    return yk_event_wait(g->events[HOSTMEM_ARRIVED][s->arrival], x->stream);
 }
 
 static yk_status sum(const sums *x, const span *s, void *to)
 {
     const hostmem_layout *l = &x->group->layout;
-    return yk_sum_parts(x->stream,
-                        &(yk_sum_parts_args){.sum = to,
-                                             .parts = staging(x, l->in, s, x->comm->size, 0),
-                                             .own = part(x, s, x->comm->index),
-                                             .stride = l->chunk_bytes,
-                                             .n_parts = x->comm->size,
-                                             .own_part = x->comm->index,
-                                             .scale = x->scale,
-                                             .n_flushed = x->packs ? x->flushed : NULL,
-                                             .n = s->n,
-                                             .travels = !x->r->shard,
-                                             .accumulate = x->r->accumulate,
-                                             .dtype = x->r->dtype,
-                                             .wire = x->r->wire});
+    return yk_sum_parts(x->stream, &(yk_sum_parts_args){.sum = to,
+                                                        .parts = arrival(x, s, 0),
+                                                        .own = part(x, s, x->comm->index),
+                                                        .stride = l->chunk_bytes,
+                                                        .n_parts = x->comm->size,
+                                                        .own_part = x->comm->index,
+                                                        .scale = x->scale,
+                                                        .n_flushed = x->packs ? x->flushed : NULL,
+                                                        .n = s->n,
+                                                        .travels = !x->r->shard,
+                                                        .accumulate = x->r->accumulate,
+                                                        .dtype = x->r->dtype,
+                                                        .wire = x->r->wire});
 }
 
 /* A chunk of sums as it travelled, to where it belongs. */
@@ -154,14 +166,14 @@ static yk_status add(const sums *x, const span *s)
     YK_TRY(receive(x, s));
     if (r->shard) {
         YK_TRY(sum(x, s, (char *)r->shard + s->begin * yk_dtype_bytes(r->dtype)));
-        return yk_event_record(g->events[HOSTMEM_SUMMED][s->parity], x->stream);
+        return yk_event_record(g->events[HOSTMEM_SUMMED][s->arrival], x->stream);
     }
     char *own = part(x, s, x->comm->index);
     char *to = x->packs ? staging(x, g->layout.sum, s, 1, 0) : own;
     if (x->packs) YK_TRY(yk_event_wait(g->events[HOSTMEM_SUM_SENT][s->parity], x->stream));
     YK_TRY(sum(x, s, to));
-    YK_TRY(yk_event_record(g->events[HOSTMEM_SUMMED][s->parity], x->stream));
-    YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][s->parity], x->copies->down));
+    YK_TRY(yk_event_record(g->events[HOSTMEM_SUMMED][s->arrival], x->stream));
+    YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][s->arrival], x->copies->down));
     YK_TRY(yk_hostmem_put(x->comm, HOSTMEM_SUM_READY, HOSTMEM_ALL, g->n_sums + s->number, to,
                           s->bytes));
     if (!x->packs) return YK_OK;
