@@ -1,8 +1,4 @@
-/* comm/comm.c - the dispatcher: who belongs to a group, what is refused, what has no work.
- *
- * Arguments that are refused here are mistakes in the program above, not of a user: the message
- * repeats the condition that does not hold.
- */
+/* comm/comm.c - the dispatcher: who belongs to a group, what is refused, what has no work. */
 #include "comm/comm.h"
 
 #include <limits.h>
@@ -12,6 +8,7 @@
 #include "comm/backend.h"
 #include "comm/nccl_layout.h"
 #include "runtime/base/arith.h"
+#include "runtime/base/require.h"
 #include "runtime/device/recorder.h"
 
 /* Staging memory aims at so much, so that the parts of a sum stay in a processor's cache, but a
@@ -230,14 +227,6 @@ yk_comm_counts yk_comm_get_counts(const yk_comm *c)
 }
 
 /* ---- collectives -------------------------------------------------------------------------- */
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return yk_fail(YK_EINVAL, __func__,                                                    \
-                           "the arguments do not keep %s; this is a mistake in the program",       \
-                           #condition);                                                            \
-    } while (0)
 
 /* A group that failed stays failed, and says no more about it. */
 #define REQUIRE_WHOLE(c)                                                                           \

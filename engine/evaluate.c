@@ -1,17 +1,12 @@
 /* engine/evaluate.c - forward passes that keep nothing and add up losses. */
 #include "engine/evaluate.h"
 
+#include "engine/forward.h"
+
 static yk_status evaluate_batch(yk_engine *e, const yk_batch *batch)
 {
     YK_TRY(yk_pass_begin(e->pass, YK_PASS_EVALUATE, batch, 0.0f, NULL, NULL));
-    int last = yk_model_n_units(e->model) - 1;
-    for (int u = 0; u <= last; u++) {
-        const yk_param_view *p;
-        yk_watchdog_note(e->watchdog, YK_PHASE_EVALUATE, u);
-        YK_TRY(yk_store_acquire(e->store, u, u < last ? u + 1 : -1, e->compute, &p));
-        YK_TRY(yk_pass_forward(e->pass, u, p));
-        YK_TRY(yk_store_release(e->store, u, e->compute));
-    }
+    YK_TRY(yk_forward_all(e));
     yk_pass_end(e->pass);
     return YK_OK;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/forward.h"
 #include "runtime/base/arith.h"
 
 /* What a generation holds beside the engine; all on the activation arena but `history`. */
@@ -93,13 +94,7 @@ static yk_status run_piece(generation *g, int64_t n)
 
     yk_batch batch = {.tokens = g->tokens, .positions = g->positions, .batch = 1, .seq_len = n};
     YK_TRY(yk_pass_begin(e->pass, YK_PASS_GENERATE, &batch, 0.0f, &g->cache, g->logits));
-    int last = yk_model_n_units(e->model) - 1;
-    for (int u = 0; u <= last; u++) {
-        const yk_param_view *p;
-        YK_TRY(yk_store_acquire(e->store, u, u < last ? u + 1 : -1, e->compute, &p));
-        YK_TRY(yk_pass_forward(e->pass, u, p));
-        YK_TRY(yk_store_release(e->store, u, e->compute));
-    }
+    YK_TRY(yk_forward_all(e));
     yk_pass_end(e->pass);
     g->cache.past += n;
     return YK_OK;

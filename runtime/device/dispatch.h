@@ -1,8 +1,7 @@
 /* runtime/device/dispatch.h - what the dispatching files share; included by device.c and ops*.c.
  *
  * A dispatcher checks what the headers promise, deals with zero rows, finds the workspace and calls
- * the backend. An argument that is refused is a mistake in the program above, not of a user: the
- * message repeats the condition that does not hold.
+ * the backend.
  */
 #ifndef YK_RUNTIME_DEVICE_DISPATCH_H
 #define YK_RUNTIME_DEVICE_DISPATCH_H
@@ -10,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "runtime/base/require.h"
 #include "runtime/device/backend.h"
 #include "runtime/device/recorder.h"
 
@@ -17,15 +17,6 @@ static inline bool is_float(yk_dtype t)
 {
     return t == YK_F32 || t == YK_BF16 || t == YK_F16;
 }
-
-/* Refuse the call when `condition` does not hold. */
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return yk_fail(YK_EINVAL, __func__,                                                    \
-                           "the arguments do not keep %s; this is a mistake in the program",       \
-                           #condition);                                                            \
-    } while (0)
 
 /* Answer YK_EUNSUPPORTED when the backend of `stream` leaves `member` out. */
 #define REQUIRE_IN_TABLE(stream, member)                                                           \
