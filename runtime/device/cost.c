@@ -162,7 +162,8 @@ yk_cost yk_attention_forward_cost(const yk_attention_forward_args *a)
     return cost;
 }
 
-/* Five products: the scores again, dP, dV, dK, dQ. */
+/* Five products: the scores again, dP, dV, dK, dQ. cuDNN's, with sums in a fixed order, does not serve
+ * grouped queries. */
 yk_cost yk_attention_backward_cost(const yk_attention_backward_args *a)
 {
     int64_t rows = a->batch * a->seq_len, width = a->heads * a->head_size;
@@ -172,7 +173,8 @@ yk_cost yk_attention_backward_cost(const yk_attention_backward_args *a)
     yk_cost cost =
         attention_cost(a->dtype, 5, seen_pairs(a->seq_len, 0), (double)(a->batch * width), bytes);
     cost.pairs = (double)(a->batch * a->heads) * tiled_pairs(a->seq_len);
-    cost.cudnn = suits_cudnn(a->dtype, a->seq_len, a->head_size, a->doc_start);
+    cost.cudnn =
+        a->heads == a->kv_heads && suits_cudnn(a->dtype, a->seq_len, a->head_size, a->doc_start);
     cost.backward = true;
     return cost;
 }

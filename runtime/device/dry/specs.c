@@ -8,9 +8,9 @@
  *              on sm_80, 0.95 on GeForce cards, whose rate with fp32 sums is low enough to be kept;
  *              fp32 0.78. Of the inner loops: what tiles, rounds and epilogues cost is in
  *              cost_time.c
- *   attention  products 0.48 of the 16-bit figure on sm_90 and 0.85 elsewhere, since the kernels'
+ *   attention  products 0.385 of the 16-bit figure on sm_90 and 0.7 elsewhere, since the kernels'
  *              instructions are those of sm_80; backward 0.52 of that; fp32 0.16 of the fp32 figure.
- *              The softmax: 16 instructions forward and 29 backward for a pair, on one of a
+ *              The softmax: 12.5 instructions forward and 15 backward for a pair, on one of a
  *              multiprocessor's 128 lanes
  *              cuDNN's on sm_90: measured
  *   memory     0.81 to 0.90, what norms reach; PCIe 0.80 of the raw rate, both ways in use
@@ -36,11 +36,11 @@
 /* Multiprocessors, and what they make of a pair of positions at so many GHz. */
 #define MULTIPROCESSORS(n, ghz)                                                                    \
     .context_bytes = GIB(0.75), .n_multiprocessors = (n), .attention_backward = 0.52,              \
-    .softmax_s = {16.2 / (128 * (n) * (ghz)*GIGA), 28.8 / (128 * (n) * (ghz)*GIGA)}
+    .softmax_s = {12.5 / (128 * (n) * (ghz)*GIGA), 15 / (128 * (n) * (ghz)*GIGA)}
 
 /* cuDNN's attention on sm_90, with sums in a fixed order. */
 #define CUDNN_SM90                                                                                 \
-    .cudnn = true, .cudnn_flops = {855 * TERA, 890 * TERA}, .cudnn_softmax_s = {0.38e-12, 2e-12}
+    .cudnn = true, .cudnn_flops = {950 * TERA, 1000 * TERA}, .cudnn_softmax_s = {0.48e-12, 2.3e-12}
 
 typedef struct known_spec {
     const char *short_name;
@@ -60,7 +60,7 @@ static const known_spec known_specs[] = {
       MULTIPROCESSORS(114, 2.52),
       .matmul_flops = RATES(57, 140),
       .tf32_flops = 70 * TERA,
-      .attention_flops = RATES(11.8, 125),
+      .attention_flops = RATES(11.8, 103),
       .memory_rate = 907 * GIGA,
       .host_link_rate = 25 * GIGA,
       .launch_s = 3e-6}},
@@ -74,7 +74,7 @@ static const known_spec known_specs[] = {
       MULTIPROCESSORS(128, 2.52),
       .matmul_flops = RATES(64, 157),
       .tf32_flops = 78 * TERA,
-      .attention_flops = RATES(13.2, 140),
+      .attention_flops = RATES(13.2, 116),
       .memory_rate = 907 * GIGA,
       .host_link_rate = 25 * GIGA,
       .launch_s = 3e-6}},
@@ -88,7 +88,7 @@ static const known_spec known_specs[] = {
       MULTIPROCESSORS(82, 1.695),
       .matmul_flops = RATES(28, 67),
       .tf32_flops = 34 * TERA,
-      .attention_flops = RATES(5.7, 60),
+      .attention_flops = RATES(5.7, 50),
       .memory_rate = 842 * GIGA,
       .host_link_rate = 25 * GIGA,
       .launch_s = 4e-6}},
@@ -102,7 +102,7 @@ static const known_spec known_specs[] = {
       MULTIPROCESSORS(170, 2.407),
       .matmul_flops = RATES(82, 199),
       .tf32_flops = 100 * TERA,
-      .attention_flops = RATES(16.8, 178),
+      .attention_flops = RATES(16.8, 147),
       .memory_rate = 1613 * GIGA,
       .host_link_rate = 50 * GIGA,
       .launch_s = 3e-6}},
@@ -116,7 +116,7 @@ static const known_spec known_specs[] = {
       MULTIPROCESSORS(108, 1.41),
       .matmul_flops = RATES(15, 275),
       .tf32_flops = 137 * TERA,
-      .attention_flops = RATES(3.1, 265),
+      .attention_flops = RATES(3.1, 218),
       .memory_rate = 1750 * GIGA,
       .host_link_rate = 25 * GIGA,
       .launch_s = 4e-6}},
@@ -131,7 +131,7 @@ static const known_spec known_specs[] = {
       MULTIPROCESSORS(132, 1.755),
       .matmul_flops = RATES(52, 770),
       .tf32_flops = 385 * TERA,
-      .attention_flops = RATES(10.7, 475),
+      .attention_flops = RATES(10.7, 380),
       .memory_rate = 2750 * GIGA,
       .host_link_rate = 49 * GIGA,
       .launch_s = 3e-6}},
@@ -145,7 +145,7 @@ static const known_spec known_specs[] = {
       MULTIPROCESSORS(132, 1.755),
       .matmul_flops = RATES(52, 770),
       .tf32_flops = 385 * TERA,
-      .attention_flops = RATES(10.7, 475),
+      .attention_flops = RATES(10.7, 380),
       .memory_rate = 3900 * GIGA,
       .host_link_rate = 49 * GIGA,
       .launch_s = 3e-6}},
