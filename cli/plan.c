@@ -22,7 +22,7 @@ static yk_status print(const yk_config *config, const request *r, const yk_model
                        const yk_device_spec *spec, const yk_topology *topology)
 {
     yk_plan plan;
-    if (r->fit) return yk_plan_print_fits(config, shape, spec, topology, stdout);
+    if (r->fit) return yk_plan_print_fits(config, shape, spec, topology, r->json, stdout);
     YK_TRY(yk_plan_make(config, shape, spec, topology, 0, &plan));
     if (r->json)
         yk_plan_print_json(&plan, stdout);

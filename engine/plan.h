@@ -59,12 +59,13 @@ yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
                        yk_plan *plan_out);
 
 /* Print what fits when micro-batch, recomputation, offload and ZeRO stage may be chosen, the fastest
- * first: a few lines.
+ * first: a few lines, or a JSON object of as many rows.
  *
  * YK_ENOFIT  nothing does
  */
 yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shape,
-                             const yk_device_spec *spec, const yk_topology *topology, FILE *out);
+                             const yk_device_spec *spec, const yk_topology *topology, bool json,
+                             FILE *out);
 
 /* Write the timeline of a planned step to `path`, as runtime/observe/trace.h says. */
 yk_status yk_plan_trace(const yk_plan *plan, const yk_model_shape *shape,

@@ -61,8 +61,32 @@ static void print_fit(const yk_plan_row *row, int64_t limit, double fastest_s, F
             100 * (row->step_s / fastest_s - 1), choices);
 }
 
+static void print_fits(const yk_plan_row *rows, int n, int64_t limit, FILE *out)
+{
+    fprintf(out, "%13s %7s %12s %12s %9s  %s\n", "memory", "of it", "ms a step", "tokens/s",
+            "slower", "choices");
+    for (int i = 0; i < n; i++) print_fit(&rows[i], limit, rows[0].step_s, out);
+}
+
+static void print_fits_json(const yk_plan_row *rows, int n, int64_t limit, FILE *out)
+{
+    char choices[240];
+    fprintf(out, "{\"limit_bytes\": %" PRId64 ", \"fits\": [", limit);
+    for (int i = 0; i < n; i++) {
+        const yk_config *c = &rows[i].config;
+        yk_plan_write_choices(c, NULL, choices, sizeof choices);
+        fprintf(out,
+                "%s{\"device_bytes\": %" PRId64
+                ", \"step_ms\": %.9g, \"tokens_per_s\": %.9g, \"choices\": \"%s\"}",
+                i ? ", " : "", rows[i].bytes, 1e3 * rows[i].step_s,
+                (double)(c->train.batch * c->train.seq_len) / rows[i].step_s, choices);
+    }
+    fprintf(out, "]}\n");
+}
+
 yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shape,
-                             const yk_device_spec *spec, const yk_topology *topology, FILE *out)
+                             const yk_device_spec *spec, const yk_topology *topology, bool json,
+                             FILE *out)
 {
     yk_plan_target target = {shape, spec, topology, 0};
     yk_plan_row rows[MAX_FITS];
@@ -75,10 +99,7 @@ yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shap
     open.memory.offload = YK_OFFLOAD_AUTO;
     YK_TRY(yk_plan_search(&target, &open, rows, MAX_FITS, &n));
     if (n == 0) return yk_plan_make(&open, shape, spec, topology, 0, &plan); /* says why */
-    int64_t limit = yk_plan_limit(config, spec);
-    fprintf(out, "%13s %7s %12s %12s %9s  %s\n", "memory", "of it", "ms a step", "tokens/s",
-            "slower", "choices");
-    for (int i = 0; i < n; i++) print_fit(&rows[i], limit, rows[0].step_s, out);
+    (json ? print_fits_json : print_fits)(rows, n, yk_plan_limit(config, spec), out);
     return YK_OK;
 }
 

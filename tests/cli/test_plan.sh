@@ -83,6 +83,25 @@ expect_status 0
 [ "$(number device_bytes)" -le $((60 << 30)) ] || fail "more than the limit"
 [ "$(number micro_batch)" -gt 1 ] || fail "the smallest micro-batch"
 
+[ "$(run "$yoke" plan large.yaml --device h200 --set memory.device_limit=60GiB --fit --json;
+    grep -o '"choices"' <<<"$out" | wc -l)" -ge 3 ] || fail "no ranking as JSON"
+
+case_is "the timeline of a step on eight ranks"
+run "$yoke" plan large.yaml --device h200 --ranks 8 --node-size 4 --set parallel.zero=3 --trace t.json --json
+expect_status 0
+for name in linear_forward all_gather reduce_scatter adamw '"gather"' '"reduce"'; do
+    grep -q "$name" t.json || fail "no $name in the trace"
+done
+[ "$(tail -n 1 t.json)" = "]}" ] || fail "the file does not end"
+awk -v ms="$(number step_ms)" -v waits="$(number exposed_ms)" 'BEGIN {exit !(waits > 0 && waits < ms)}' ||
+    fail "it waits $(number exposed_ms) of $(number step_ms) ms"
+
+case_is "a thousand ranks"
+run "$yoke" plan large.yaml --device 4090d --ranks 1024 --node-size 8 --set train.batch=1024 \
+    --set parallel.zero=3 --json
+expect_status 0
+[ "$(number ranks)" -eq 1024 ] || fail "not 1024 ranks"
+
 case_is "wrong input"
 refused "CONFIG is missing"
 refused "absent.yaml: cannot open" absent.yaml
