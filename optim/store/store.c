@@ -157,8 +157,9 @@ static yk_status push_slot(yk_store_slots *slots, yk_arena *arena, const char *n
     return yk_event_create(yk_stream_get_device(stream), &s->free);
 }
 
-/* `n_blocks` slots for the blocks, which take turns, and one for each unit that is larger or tied: the
- * largest that must be there at once are an end of the model and two blocks. */
+/* `n_blocks` slots for the blocks, which take turns, and one for the two ends of the model, which are
+ * never there at once: the embedding is done with before the head is fetched, and the other way round in
+ * the backward pass. A tied head, which is small, uses the embedding too and has its own. */
 static yk_status push_slots(yk_store *st, yk_store_slots *slots, yk_arena *arena, const char *name,
                             yk_dtype dtype, int n_blocks, yk_stream *stream)
 {
@@ -166,11 +167,11 @@ static yk_status push_slots(yk_store *st, yk_store_slots *slots, yk_arena *arena
     int64_t block = 0;
     for (int i = 1; i < last; i++) block = yk_max(block, st->units[i].count);
     for (int i = 0; i < n_blocks; i++) YK_TRY(push_slot(slots, arena, name, block, dtype, stream));
-    YK_TRY(push_slot(slots, arena, name, st->units[0].count, dtype, stream));
-    int64_t head = st->units[last].count;
-    if (is_tied(st, 0) || head > block || head > st->units[0].count)
-        YK_TRY(push_slot(slots, arena, name, head, dtype, stream));
-    return YK_OK;
+    int64_t head = st->units[last].count, end = st->units[0].count;
+    bool tied = is_tied(st, 0);
+    if (!tied && head > block) end = yk_max(end, head);
+    YK_TRY(push_slot(slots, arena, name, end, dtype, stream));
+    return tied ? push_slot(slots, arena, name, head, dtype, stream) : YK_OK;
 }
 
 /* Gradients on the way to what is kept of them in host memory: two, of which one travels. */
