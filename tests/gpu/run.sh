@@ -63,6 +63,20 @@ one() {
 export -f one
 printf '%s\n' "${programs[@]}" | xargs -P "$(nproc)" -I{} bash -c 'one "$0" "$1"' "$logs" {} | tee "$logs/summary"
 
+# Two ranks that share the GPU, by way of host memory: after the others, for two processes take turns there.
+ranks() {
+    local log=$logs/ranks begin=$SECONDS status=77
+    if [ -e /dev/nvidiactl ] && [ -x "$build/$1" ] && command -v mpirun >/dev/null; then
+        status=0
+        timeout 600 mpirun -q --oversubscribe --bind-to none -n 2 "$build/$1" "${@:2}" >"$log" 2>&1 || status=$?
+    fi
+    printf '%3d %4d s  %s\n' "$status" $((SECONDS - begin)) "$*" | tee -a "$logs/summary"
+    [ "$status" -eq 0 ] || [ "$status" -eq 77 ] || sed 's/^/    /' "$log"
+}
+export YK_RANK_DEVICE=cuda YK_RANK_BACKEND=hostmem OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+ranks tests/ranks/comm/rank_stress 3000 1
+ranks tests/ranks/train/rank_stages "$logs" hostmem
+
 failed=$(grep -cE '^ *[0-9]+ +[0-9]+ s  ' "$logs/summary") || true
 passed=$(grep -cE '^  0 +[0-9]+ s  ' "$logs/summary") || true
 skipped=$(grep -cE '^ 77 +[0-9]+ s  ' "$logs/summary") || true
