@@ -63,7 +63,7 @@ refused "is given together with model.layers; keep one" model.init=somewhere mod
 refused "no model is given" model.preset=
 refused "does not divide into 3 heads" model.heads=3
 refused "129 is more than the model's 128 positions" train.seq_len=129
-refused "no micro-batch fits" memory.device_limit=1MiB
+refused "nothing that was tried would fit" memory.device_limit=1MiB
 refused "where documents end" data.doc_mask=true
 refused "999 is outside of the vocabulary" data.doc_token=999
 refused "outside the vocabulary of 123" sample.every=1 sample.prompt='}' model.vocab=123
