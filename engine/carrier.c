@@ -26,6 +26,16 @@ static yk_status race(const yk_config *config, yk_world *world, yk_device *devic
     return YK_OK;
 }
 
+/* NCCL refuses two ranks on one GPU, in words that do not help. */
+static yk_status check_sharing(const yk_config *config, const yk_world *world)
+{
+    bool shares = world && config->launch.ranks_per_gpu > 1 &&
+                  yk_world_local_size(world) > yk_device_count_cuda();
+    if (config->comm.backend != YK_COMM_NCCL || !shares) return YK_OK;
+    return yk_fail(YK_EINVAL, "comm.backend",
+                   "nccl does not serve ranks that share a GPU; take auto or hostmem");
+}
+
 yk_status yk_carrier_choose(const yk_config *config, yk_world *world, yk_device *device,
                             yk_comm_choice *choice_out, yk_race *race_out)
 {
@@ -33,6 +43,7 @@ yk_status yk_carrier_choose(const yk_config *config, yk_world *world, yk_device 
     bool gpu = yk_device_get_kind(device) == YK_DEVICE_CUDA;
     *race_out = (yk_race){.n_backends = 0};
     *choice_out = config->comm.backend;
+    if (gpu) YK_TRY(check_sharing(config, world));
     if (config->comm.backend != YK_COMM_AUTO || !gpu || !world || yk_world_n_nodes(world) > 1)
         return YK_OK;
     YK_TRY(all_have(world, yk_device_reaches_peers(device), &reaches));

@@ -13,6 +13,7 @@
  * choice_out  comm.backend, or what auto is
  * race_out    what was measured; n_backends 0: nothing
  *
+ * YK_EINVAL  nccl is to serve ranks that share a GPU
  * YK_ENOMEM  there is too little memory to measure with
  */
 yk_status yk_carrier_choose(const yk_config *config, yk_world *world, yk_device *device,
