@@ -62,6 +62,7 @@ typedef struct yk_engine {
     yk_graphs *graphs;
     yk_dtype compute_dtype, grads_dtype;
     bool train;
+    struct yk_bad_gradient *bad; /* is looked for (guard.h); borrowed, NULL: not now */
 
     int64_t micro_batch, seq_len; /* B, T of a micro-batch */
     int64_t n_micro;              /* micro-batches a step */

@@ -14,6 +14,7 @@
 
 #include <math.h>
 
+#include "engine/guard.h"
 #include "runtime/device/recorder.h"
 
 static yk_status forward(yk_engine *e, const yk_batch *batch)
@@ -46,6 +47,7 @@ static yk_status backward(yk_engine *e, const yk_batch *batch)
         YK_TRY(yk_pass_enter(e->pass, u, true));
         YK_TRY(yk_graphs_backward(e->graphs, batch, u, p, g));
         YK_TRY(yk_pass_leave(e->pass, u, true));
+        if (e->bad) YK_TRY(yk_guard_look(e, u, g));
         YK_TRY(yk_store_grad_ready(e->store, u, e->compute));
         if (reads) YK_TRY(yk_store_release(e->store, u, e->compute));
     }

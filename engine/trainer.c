@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "engine/evaluate.h"
+#include "engine/guard.h"
 #include "engine/replicas.h"
 #include "engine/run_folder.h"
 #include "engine/step.h"
@@ -175,18 +176,43 @@ static yk_status find_bad_gradient(yk_trainer *t, int *param_out)
     return YK_OK;
 }
 
+/* Make one more step, in which each rank looks at its own gradients. Where there is no data for it, or
+ * nothing is wrong this time, only the sum is known. */
+static yk_status find_bad_rank(yk_trainer *t, int64_t step, yk_bad_gradient *bad_out)
+{
+    yk_bad_gradient bad = {-1, -1, t->rank};
+    int64_t ahead = yk_device_get_kind(t->device) == YK_DEVICE_CUDA ? 1 : 0;
+    *bad_out = bad;
+    if (step + 1 + ahead >= t->config->train.steps) return YK_OK;
+    set_deadline(t, true);
+    t->engine->bad = &bad;
+    yk_status status = yk_step_run(t->engine, &t->feed, step + 1 + ahead, 0);
+    t->engine->bad = NULL;
+    if (status == YK_OK) status = yk_guard_agree(t->world, &bad);
+    if (status == YK_OK) *bad_out = bad;
+    return status;
+}
+
 /* End a run whose gradients are not finite step after step; every rank finds the same. */
 static yk_status guard(yk_trainer *t, int64_t step, const yk_step_result *result)
 {
-    int bad;
+    int param;
+    char where[96] = "";
+    yk_bad_gradient bad;
     if (result->skips_in_a_row < t->config->guard.max_skips || !result->skipped) return YK_OK;
-    YK_TRY(find_bad_gradient(t, &bad));
+    YK_TRY(find_bad_gradient(t, &param));
+    YK_TRY(find_bad_rank(t, step, &bad));
     if (!yk_trainer_speaks(t)) return YK_EDIVERGED;
+    if (bad.unit >= 0) param = bad.param;
+    if (bad.unit >= 0 && t->world)
+        snprintf(where, sizeof where, " on rank %d on %s", bad.rank,
+                 yk_world_host(t->world, bad.rank));
     return yk_fail(YK_EDIVERGED, "training",
                    "gradients were not finite in %" PRId64 " steps in a row, up to step %" PRId64
-                   ", first in %s; lower optim.lr, or raise precision with precision.compute",
+                   ", first in %s%s; lower optim.lr, or raise precision with precision.compute",
                    result->skips_in_a_row, step,
-                   bad < 0 ? "no parameter" : yk_model_params(t->engine->model)[bad].name);
+                   param < 0 ? "no parameter" : yk_model_params(t->engine->model)[param].name,
+                   where);
 }
 
 /* How much of the device the step used, and how it is. */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/guard.h"
 #include "engine/replicas.h"
 #include "runtime/base/arith.h"
 #include "runtime/base/clock.h"
@@ -334,6 +335,33 @@ static void sums_end_before_the_backward_pass(yk_world *world, const char *dir, 
     part_close(&p);
 }
 
+/* A weight of one rank's copy is not finite: that rank is named, with the unit whose gradient shows it
+ * first, which is the last of the model. */
+static void names_the_rank_of_a_bad_gradient(yk_world *world, const char *dir)
+{
+    part p;
+    int64_t n;
+    char micro[40];
+    snprintf(micro, sizeof micro, "train.micro_batch=%d", 24 / yk_world_size(world));
+    part_about("a bad gradient");
+    part_open(&p, world, dir, (const char *[]){"train.batch=24", micro, zeros[0], NULL}, NULL);
+    yk_bad_gradient bad = {-1, -1, p.rank};
+    int last = p.size - 1, param = yk_model_n_params(p.engine->model) / 2;
+    float *values = part_read(&p, YK_STORE_WEIGHT, param, &n);
+    if (p.rank == last) values[n / 2] = NAN;
+    REQUIRE(world, yk_store_write(p.engine->store, YK_STORE_WEIGHT, param, 0, n, values,
+                                  p.engine->compute) == YK_OK);
+    p.engine->bad = &bad;
+    part_step(&p, 0);
+    REQUIRE(world, (bad.unit >= 0) == (p.rank == last));
+    REQUIRE(world, yk_guard_agree(world, &bad) == YK_OK);
+    REQUIRE(world, bad.rank == last && bad.unit == yk_model_n_units(p.engine->model) - 1);
+    REQUIRE(world, yk_model_params(p.engine->model)[bad.param].unit == bad.unit);
+    p.engine->bad = NULL;
+    free(values);
+    part_close(&p);
+}
+
 /* ---- replicas ----------------------------------------------------------------------------- */
 
 static void flip(yk_world *world, const char *dir, int zero, int rank)
@@ -372,6 +400,7 @@ int main(int argc, char **argv)
         yk_world_leave(world);
         return 0;
     }
+    names_the_rank_of_a_bad_gradient(world, argv[1]);
     for (int zero = 0; zero < 4; zero++) {
         equals_one_big_batch(world, argv[1], zero, "comm.reduce_every=step");
         equals_one_big_batch(world, argv[1], zero, "comm.reduce_every=micro");
