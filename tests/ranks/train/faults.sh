@@ -102,15 +102,19 @@ trial() {
     done
     pause "$delay"
     mapfile -t pids < <(ranks_of "$dir")
-    pid=${pids[rank]-} pid=${pid#* }
-    [ ${#pids[@]} -ne $n ] || kill -$signal "$pid"
+    if [ ${#pids[@]} -ne $n ]; then
+        kill $parent && wait $parent
+        echo "there are ${#pids[@]} ranks, not $n" >"$dir/wrong"
+        return
+    fi
+    pid=${pids[rank]#* }
+    kill -$signal "$pid"
     watch_ending "${pids[@]#* }" $parent || shown=1
     [ -d "/proc/$pid" ] && ! grep -q '^State:.*[TZ]' "/proc/$pid/status" && ! grep -q '^yoke: rank' "$dir/err" &&
         shown=1 # the run goes on
     kill -KILL "${pids[@]#* }" 2>/dev/null
     wait $parent
     status=$?
-    [ ${#pids[@]} -eq $n ] || { echo "there are ${#pids[@]} ranks, not $n" >"$dir/wrong"; return; }
     judge "$dir" $status $rank "$pid" "$expected" >"$dir/wrong"
     [ ! -s "$dir/wrong" ] || echo "$signal to rank $rank of $n, nodes of $node, stage $zero: ${words[*]}" >>"$dir/wrong"
     [ -s "$dir/wrong" ] || shown=0
