@@ -3,7 +3,7 @@
  * Bytes per element: grad, master, m and v are read, master, m, v and param
  * written: 28 with 16-bit grad and param and fp32 states, 14 where the states
  * are bf16 and the master weight is what the model reads. Operations per
- * element: about 30, and 30 more where bf16 is rounded: 7 rounds of Philox
+ * element: about 25, and 25 more where bf16 is rounded: 7 rounds of Philox
  * serve two elements. A thread has 8 neighbours, in accesses of 16 bytes.
  * Multiplications and additions are fused where it is written and nowhere
  * else, so that an element's bits do not depend on which kernel it falls to.
@@ -49,17 +49,36 @@ static __device__ inline void draw(uint64_t key, uint64_t step, uint64_t pair, u
     }
 }
 
-/* The neighbour in bf16 that sixteen bits choose, as a float. */
-static __device__ inline float choose(float x, uint32_t bits)
+/* The bits of x moved so that the upper half is the neighbour in bf16 that sixteen bits choose. Not
+ * for a NaN, whose bits would run over. */
+static __device__ inline uint32_t move(float x, uint32_t bits)
 {
-    uint32_t u = __float_as_uint(x);
-    if (x != x) return __uint_as_float((u & 0xffff0000u) | 0x400000u);
-    return __uint_as_float((u + bits) & 0xffff0000u);
+    return __float_as_uint(x) + bits;
 }
 
 /* ---- the update
  * ----------------------------------------------------------------------------
  */
+
+/* sqrt(x) and x / y to a little more than half a unit, from the hardware's first guess and one step
+ * of Newton's. The library's exact ones branch for numbers that do not come up here: a root below
+ * 2^-63 is taken for 0, and 2^-126 < y < 2^126. */
+static __device__ inline float root_of(float x)
+{
+    float guess;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(guess) : "f"(x));
+    float root = __fmul_rn(x, guess);
+    root = __fmaf_rn(__fmaf_rn(-root, root, x), __fmul_rn(0.5f, guess), root);
+    return x < 1.17549435e-38f ? 0.0f : root;
+}
+
+static __device__ inline float quotient_of(float x, float y)
+{
+    float guess;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(guess) : "f"(y));
+    float quotient = __fmul_rn(x, guess);
+    return __fmaf_rn(__fmaf_rn(-y, quotient, x), guess, quotient);
+}
 
 /* master, m and v of one element, and the gradient as it is stored. */
 static __device__ inline void update_one(float &w, float &m, float &v, float grad,
@@ -68,30 +87,9 @@ static __device__ inline void update_one(float &w, float &m, float &v, float gra
     float g = __fmul_rn(grad, s.grad_scale);
     m = __fmaf_rn(k.part1, __fsub_rn(g, m), m);
     v = __fmaf_rn(k.part2, __fmaf_rn(g, g, -v), v);
-    float root = __fadd_rn(__fsqrt_rn(__fmul_rn(v, s.per_correction2)), k.eps);
-    float step = __fdiv_rn(__fmul_rn(m, s.per_correction1), root);
+    float root = __fadd_rn(root_of(__fmul_rn(v, s.per_correction2)), k.eps);
+    float step = quotient_of(__fmul_rn(m, s.per_correction1), root);
     w = __fmaf_rn(-s.lr, __fmaf_rn(k.weight_decay, w, step), w);
-}
-
-/* Round what is kept in bf16: N elements from `index` of the tensor, N even or 1. */
-template <bool M16, bool S16, int N>
-static __device__ inline void round_states(float (&w)[N], float (&m)[N], float (&v)[N],
-                                           const adamw_constants &k, const adamw_step &s,
-                                           uint64_t index)
-{
-#pragma unroll
-    for (int j = 0; j < N; j += 2) {
-        uint32_t x[4];
-        draw(k.key, s.number, (index + j) / 2, x);
-#pragma unroll
-        for (int i = 0; i < 2 && i < N; i++) {
-            bool odd = N == 1 ? index & 1 : i;
-            uint32_t a = odd ? x[2] : x[0], b = odd ? x[3] : x[1];
-            if (M16) w[j + i] = choose(w[j + i], a >> 16);
-            if (S16) m[j + i] = choose(m[j + i], a & 0xffffu);
-            if (S16) v[j + i] = choose(v[j + i], b >> 16);
-        }
-    }
 }
 
 /* PACK numbers in accesses of 16 bytes. */
@@ -118,38 +116,94 @@ template <typename P, typename G, typename M, typename S> struct adamw_arrays {
     const G *grad;
 };
 
-/* One element at i: for ends, and for arrays that are not aligned. */
+/* One element at i: for ends, for arrays that are not aligned, and where there is a NaN. */
 template <typename P, typename G, typename M, typename S>
 static __device__ inline void update_at(const adamw_arrays<P, G, M, S> &a, int64_t i,
                                         const adamw_constants &k, const adamw_step &s)
 {
-    float w[1] = {to_float(a.master[i])}, m[1] = {to_float(a.m[i])}, v[1] = {to_float(a.v[i])};
-    update_one(w[0], m[0], v[0], to_float(a.grad[i]), k, s);
-    if constexpr (sizeof(M) == 2 || sizeof(S) == 2)
-        round_states<sizeof(M) == 2, sizeof(S) == 2, 1>(w, m, v, k, s, (uint64_t)(k.first + i));
-    a.master[i] = from_float<M>(w[0]);
-    a.m[i] = from_float<S>(m[0]);
-    a.v[i] = from_float<S>(v[0]);
-    if (a.param) a.param[i] = from_float<P>(w[0]);
+    float w = to_float(a.master[i]), m = to_float(a.m[i]), v = to_float(a.v[i]);
+    update_one(w, m, v, to_float(a.grad[i]), k, s);
+    if constexpr (sizeof(M) == 2 || sizeof(S) == 2) {
+        uint32_t x[4];
+        uint64_t index = (uint64_t)(k.first + i);
+        draw(k.key, s.number, index / 2, x);
+        uint32_t first = index & 1 ? x[2] : x[0], second = index & 1 ? x[3] : x[1];
+        if (sizeof(M) == 2 && w == w) w = __uint_as_float(move(w, first >> 16) & 0xffff0000u);
+        if (sizeof(S) == 2 && m == m) m = __uint_as_float(move(m, first & 0xffffu) & 0xffff0000u);
+        if (sizeof(S) == 2 && v == v) v = __uint_as_float(move(v, second >> 16) & 0xffff0000u);
+    }
+    a.master[i] = from_float<M>(w);
+    a.m[i] = from_float<S>(m);
+    a.v[i] = from_float<S>(v);
+    if (a.param) a.param[i] = from_float<P>(w);
 }
 
+/* Where M is bf16, w becomes what is kept of it; likewise m and v where S is. */
+template <bool M16, bool S16>
+static __device__ inline void round_states(float (&w)[PACK], float (&m)[PACK], float (&v)[PACK],
+                                           const adamw_constants &k, const adamw_step &s,
+                                           uint64_t index)
+{
+#pragma unroll
+    for (int j = 0; j < PACK; j++) {
+        uint32_t x[4];
+        if (j % 2 == 0) draw(k.key, s.number, (index + j) / 2, x);
+        uint32_t first = x[j % 2 * 2], second = x[j % 2 * 2 + 1];
+        if (M16) w[j] = __uint_as_float(move(w[j], first >> 16));
+        if (S16) m[j] = __uint_as_float(move(m[j], first & 0xffffu));
+        if (S16) v[j] = __uint_as_float(move(v[j], second >> 16));
+    }
+}
+
+/* Upper halves, in one access. */
+static __device__ inline void store_upper(bf16 *p, const float (&f)[PACK])
+{
+    uint32_t u[PACK / 2];
+#pragma unroll
+    for (int i = 0; i < PACK / 2; i++)
+        u[i] = __byte_perm(__float_as_uint(f[2 * i]), __float_as_uint(f[2 * i + 1]), 0x7632);
+    *reinterpret_cast<uint4 *>(p) = make_uint4(u[0], u[1], u[2], u[3]);
+}
+
+static __device__ inline void store_state(float *p, const float (&f)[PACK])
+{
+    store_f32<PACK>(p, f);
+}
+static __device__ inline void store_state(bf16 *p, const float (&f)[PACK])
+{
+    store_upper(p, f);
+}
+
+/* False, and nothing is done, where there is a NaN to be rounded. */
 template <typename P, typename G, typename M, typename S>
-static __device__ inline void update_eight(const adamw_arrays<P, G, M, S> &a, int64_t i,
+static __device__ inline bool update_eight(const adamw_arrays<P, G, M, S> &a, int64_t i,
                                            const adamw_constants &k, const adamw_step &s)
 {
+    constexpr bool M16 = sizeof(M) == 2, S16 = sizeof(S) == 2;
     float g[PACK], w[PACK], m[PACK], v[PACK];
+    bool odd = false;
     load_eight(a.grad + i, g);
     load_eight(a.master + i, w);
     load_eight(a.m + i, m);
     load_eight(a.v + i, v);
 #pragma unroll
-    for (int j = 0; j < PACK; j++) update_one(w[j], m[j], v[j], g[j], k, s);
-    if constexpr (sizeof(M) == 2 || sizeof(S) == 2)
-        round_states<sizeof(M) == 2, sizeof(S) == 2, PACK>(w, m, v, k, s, (uint64_t)(k.first + i));
-    store_eight(a.master + i, w);
-    store_eight(a.m + i, m);
-    store_eight(a.v + i, v);
-    if (a.param) store_eight(a.param + i, w);
+    for (int j = 0; j < PACK; j++) {
+        update_one(w[j], m[j], v[j], g[j], k, s);
+        /* A NaN in m, v or w before makes one of w. */
+        if (M16 || S16) odd |= w[j] != w[j];
+    }
+    if (odd) return false;
+    if constexpr (M16 || S16) round_states<M16, S16>(w, m, v, k, s, (uint64_t)(k.first + i));
+    store_state(a.master + i, w);
+    store_state(a.m + i, m);
+    store_state(a.v + i, v);
+    if (!a.param) return true;
+    if (M16) {
+#pragma unroll
+        for (int j = 0; j < PACK; j++) w[j] = __uint_as_float(__float_as_uint(w[j]) & 0xffff0000u);
+    }
+    store_eight(a.param + i, w);
+    return true;
 }
 
 template <typename P, typename G, typename M, typename S>
@@ -162,10 +216,8 @@ static __global__ void __launch_bounds__(THREADS)
                     1.0f / values->correction2, (uint64_t)values->adam_steps};
     int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * PACK;
     int64_t end = i + PACK < n ? i + PACK : n;
-    if (aligned && i + PACK <= n)
-        update_eight(a, i, k, s);
-    else
-        for (; i < end; i++) update_at(a, i, k, s);
+    if (aligned && i + PACK <= n && update_eight(a, i, k, s)) return;
+    for (; i < end; i++) update_at(a, i, k, s);
 }
 
 template <typename P, typename G, typename M, typename S>
