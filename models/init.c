@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "models/table.h"
+#include "runtime/base/threads.h"
 
 /* The finaliser of splitmix64 (Steele, Lea and Flood 2014): a bijection that mixes all bits. */
 static uint64_t mix(uint64_t x)
@@ -66,7 +67,7 @@ void yk_model_init_values(const yk_model *model, int param, int64_t seed, int64_
     if (writes_residual(model, param)) deviation /= sqrt(2.0 * (double)model->shape.layers);
     int64_t in_use = rows_in_use(model, param) * p->shape[1];
     uint64_t key = key_of(seed, p->name);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(yk_threads()) schedule(static)
     for (int64_t i = begin; i < end; i++)
         values_out[i - begin] = i < in_use ? (float)(deviation * normal(key, i)) : 0.0f;
 }

@@ -8,6 +8,7 @@
 
 #include "optim/store/parts.h"
 #include "runtime/base/arith.h"
+#include "runtime/base/threads.h"
 
 /* A kind of state: where it lies and what of a unit is kept. */
 typedef struct place {
@@ -145,7 +146,7 @@ static yk_status write_converted(void *data, yk_dtype dtype, int64_t n, const fl
     uint16_t half[WRITE_CHUNK];
     for (int64_t i = 0; i < n; i += WRITE_CHUNK) {
         int64_t count = yk_min(n - i, WRITE_CHUNK);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(yk_threads()) schedule(static)
         for (int64_t j = 0; j < count; j++) yk_store_f32(half, j, dtype, values[i + j]);
         YK_TRY(yk_copy(stream, (char *)data + 2 * i, half, count * 2, YK_COPY_HOST_TO_DEVICE));
         YK_TRY(yk_stream_synchronize(stream));
@@ -162,7 +163,7 @@ static yk_status write_kept(const place *to, yk_store_range want, const float *v
     const float *from = values + (piece.begin - want.begin);
     void *data = yk_store_at(to->buffer, to->range, piece.begin, to->dtype);
     if (to->host) {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(yk_threads()) schedule(static)
         for (int64_t i = 0; i < piece.count; i++) yk_store_f32(data, i, to->dtype, from[i]);
         return YK_OK;
     }
