@@ -113,7 +113,7 @@ correct_losses() {
             for backend in nccl hostmem; do
                 for zero in 0 1 2 3; do
                     label="correct $precision wire-$wire $backend zero-$zero"
-                    row "$label" 1 step 2 --model tiny-gpt2 --micro-batch 4 --batch 16 --seq 256 --precision $precision \
+                    row "$label" 1 step 2 --model tiny-gpt2 --micro-batch 4 --batch 16 --seq 128 --precision $precision \
                         --set parallel.zero=$zero --set comm.wire=$wire --set comm.backend=$backend \
                         --set comm.reduce_every=micro
                     [ -n "$list" ] && continue
