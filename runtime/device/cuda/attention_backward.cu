@@ -571,6 +571,13 @@ template <typename T, typename C> struct backward_kernel {
     }
 };
 
+/* A kernel that fits every GPU. */
+template <typename T, typename C> static constexpr backward_kernel<T, C> everywhere()
+{
+    static_assert(C::SHARED <= SHARED_EVERYWHERE, "these tiles are for all GPUs");
+    return {};
+}
+
 /* Call f with the kernel for heads padded to `padded` columns, in blocks of at
  * most `shared_bytes_max`. The number of keys a block is the same for both: the
  * workspace's layout. */
@@ -580,19 +587,19 @@ static cudaError_t with_kernel(int64_t padded, int shared_bytes_max, F f)
     bool large = shared_bytes_max > 160 * 1024;
     switch (padded) {
     case 32:
-        return f(backward_kernel<T, tiles<32, 32, 2, 4, 1, 2, 1, 2>>());
+        return f(everywhere<T, tiles<32, 32, 2, 4, 1, 2, 1, 2>>());
     case 64:
         return large ? f(backward_kernel<T, tiles<64, 32, 2, 4, 1, 1, 2, 2>>())
-                     : f(backward_kernel<T, tiles<64, 32, 2, 4, 1, 1, 1, 2>>());
+                     : f(everywhere<T, tiles<64, 32, 2, 4, 1, 1, 1, 2>>());
     case 96:
-        return f(backward_kernel<T, tiles<96, 64, 1, 8, 1, 4, 1, 1>>());
+        return f(everywhere<T, tiles<96, 64, 1, 8, 1, 4, 1, 1>>());
     case 128:
         return large ? f(backward_kernel<T, tiles<128, 64, 1, 8, 1, 2, 2, 1>>())
-                     : f(backward_kernel<T, tiles<128, 32, 1, 8, 1, 1, 1, 1>>());
+                     : f(everywhere<T, tiles<128, 32, 1, 8, 1, 1, 1, 1>>());
     case 192:
-        return f(backward_kernel<T, tiles<192, 32, 1, 8, 2, 2, 1, 1>>());
+        return f(everywhere<T, tiles<192, 32, 1, 8, 2, 2, 1, 1>>());
     default:
-        return f(backward_kernel<T, tiles<256, 16, 1, 8, 2, 1, 1, 1>>());
+        return f(everywhere<T, tiles<256, 16, 1, 8, 2, 1, 1, 1>>());
     }
 }
 

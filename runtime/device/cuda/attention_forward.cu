@@ -267,6 +267,7 @@ static __global__ void __launch_bounds__(BM / MT * 2, BLOCKS)
 /* One kernel and its tile sizes. */
 template <typename T, int DP, int BM, int BN, int MT, int BLOCKS> struct forward_kernel {
     static const int shared_bytes = (BM + 4 * BN) * DP * 2;
+    static_assert(shared_bytes <= SHARED_EVERYWHERE, "there is one kernel for all GPUs");
 
     static cudaError_t prepare(int shared_bytes_max)
     {

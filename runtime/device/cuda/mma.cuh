@@ -16,6 +16,9 @@
 
 #include "runtime/device/cuda/kernels.cuh"
 
+/* Shared memory that a block may have on every GPU from sm_86 on. */
+#define SHARED_EVERYWHERE (99 * 1024)
+
 /* ---- asynchronous copies
  * ------------------------------------------------------------------ */
 
