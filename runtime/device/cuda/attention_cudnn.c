@@ -75,10 +75,11 @@ static void tell(const plan *p, const yk_cudnn *cudnn, cudnnStatus_t status, con
     const yk_cudnn_attention_shape *n = &p->shape;
     yk_warn("attention",
             "cuDNN does not serve %s of %lld sequences of %lld, %lld and %lld heads of %lld in %s "
-            "(%s at %s); our own kernels are used",
+            "(%s at %s; %lld bytes of workspace asked for); our own kernels are used",
             n->backward ? "the gradient" : "the forward pass", (long long)n->batch,
             (long long)n->seq_len, (long long)n->heads, (long long)n->kv_heads,
-            (long long)n->head_size, yk_dtype_name(n->dtype), cudnn->get_error_string(status), at);
+            (long long)n->head_size, yk_dtype_name(n->dtype), cudnn->get_error_string(status), at,
+            (long long)p->graph.workspace_bytes);
 }
 
 /* The plan of `shape`, built at its first use; NULL where there is no room for more. */
@@ -252,8 +253,8 @@ yk_status yk_cudnn_attention_backward(yk_cudnn_attention *c, cudaStream_t stream
                                             .dtype = a->dtype,
                                             .backward = true,
                                             .deterministic = c->deterministic};
-    const yk_cuda_cudnn_layout l =
-        yk_cuda_cudnn_plan(a->batch, a->seq_len, a->heads, a->head_size, c->deterministic);
+    const yk_cuda_cudnn_layout l = yk_cuda_cudnn_plan(a->batch, a->seq_len, a->heads, a->kv_heads,
+                                                      a->head_size, c->deterministic);
     yk_status status = YK_OK;
     if (l.at_once > 0) status = run_parts(c, stream, a, shape, &l, ws, offered_out);
     pthread_mutex_unlock(&c->lock);

@@ -140,24 +140,35 @@ static inline yk_cuda_flash_layout yk_cuda_flash_plan(int64_t batch, int64_t seq
 #define YK_CUDA_CUDNN_SPARE (INT64_C(4) << 20)
 
 /* An entry takes the row sums of dy y and, deterministic, dS, else the sums of dq in fp32 and half as
- * much again. */
+ * much again; with grouped queries dk and dv of every query head too, in fp32 at most. */
 typedef struct yk_cuda_cudnn_layout {
     int64_t at_once;                /* entries of the batch; 0: not offered */
     int64_t row_sum, dq, workspace; /* offsets */
     int64_t workspace_bytes, bytes;
 } yk_cuda_cudnn_layout;
 
+/* How many entries of a batch go at once where `limit` may: as many in each round, if that costs no more
+ * than a round in two, so that one plan serves all; else as evenly as it goes. */
+static inline int64_t yk_cuda_cudnn_at_once(int64_t batch, int64_t limit)
+{
+    for (int64_t n = limit; 2 * n >= limit; n--)
+        if (batch % n == 0) return n;
+    return yk_div_up(batch, yk_div_up(batch, limit));
+}
+
 static inline yk_cuda_cudnn_layout yk_cuda_cudnn_plan(int64_t batch, int64_t seq_len, int64_t heads,
-                                                      int64_t head_size, bool deterministic)
+                                                      int64_t kv_heads, int64_t head_size,
+                                                      bool deterministic)
 {
     yk_cuda_cudnn_layout l = {0};
     int64_t rows = yk_round_up(seq_len, 128), columns = yk_round_up(head_size, 64);
     int64_t row_sum = heads * rows * 4, dq = deterministic ? 0 : heads * rows * columns * 4;
     int64_t own = deterministic ? 2 * heads * rows * rows : dq / 2;
+    if (heads != kv_heads) own += 2 * heads * rows * columns * 4;
     int64_t entry = row_sum + dq + own, unit = YK_CUDA_ALIGNMENT;
     int64_t limit = yk_min(batch, YK_CUDA_CUDNN_BYTES / entry);
     if (limit == 0) return l;
-    l.at_once = yk_div_up(batch, yk_div_up(batch, limit));
+    l.at_once = yk_cuda_cudnn_at_once(batch, limit);
     l.dq = yk_round_up(l.at_once * row_sum, unit);
     l.workspace = l.dq + yk_round_up(l.at_once * dq, unit);
     l.workspace_bytes = l.at_once * own + YK_CUDA_CUDNN_SPARE;
