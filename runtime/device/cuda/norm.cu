@@ -1,12 +1,10 @@
 /* runtime/device/cuda/norm.cu - LayerNorm and RMSNorm, forward and backward.
  *
  * A row stays in registers between its statistics and its result, so that each
- * tensor crosses memory once. Rows of up to 2048 elements (16-bit) belong to
- * one warp, which waits for nobody; a lane owns up to PACKS times 16 bytes of
- * columns. Longer ones belong to a block, a thread owns 16 bytes, and U rows at
- * a time share a barrier. In the backward pass a lane's registers hold 4 packs
- * of a row beside its sums; of longer rows it reads x and dy again, from the L1
- * cache.
+ * tensor crosses memory once. Rows of up to 2048 elements (16-bit; backward,
+ * where registers hold sums too, 1024) belong to one warp, which waits for
+ * nobody; a lane owns up to PACKS times 16 bytes of columns. Longer ones belong
+ * to a block, a thread owns 16 bytes, and U rows at a time share a barrier.
  *
  * Bytes per element, 16-bit: forward 2 read, 2 written; backward 4 read (6 with
  * `add`), 2 written. The gradients of weight and bias stay in registers while a
@@ -26,15 +24,14 @@
 /* ---- a warp a row
  * ------------------------------------------------------------------------- */
 
-#define MAX_PACKS  8
-#define HELD_PACKS 4 /* of a row in registers, backward */
-#define WARPS      8 /* of a block, forward */
-#define WARPS_BACK 4 /* backward */
+#define MAX_PACKS      8
+#define MAX_PACKS_BACK 4
+#define WARPS          8 /* of a block, forward */
+#define WARPS_BACK     4 /* backward */
 
 /* Blocks of the backward pass whose registers a multiprocessor holds. */
 static constexpr int blocks_back(int packs)
 {
-    if (packs > HELD_PACKS) return packs <= 6 ? 3 : 2;
     return packs <= 2 ? 4 : packs == 3 ? 3 : 2;
 }
 
@@ -161,60 +158,6 @@ static __global__ void __launch_bounds__(WARPS_BACK * 32, blocks_back(PACKS))
             unpack<T, V>(packed_x[p], xs);
             unpack<T, V>(packed_dy[p], g);
             unpack<T, V>(packed_weight[p], w);
-            unpack<T, V>(packed_add[p], out);
-#pragma unroll
-            for (int i = 0; i < V; i++)
-                out[i] += r * (g[i] * w[i] - along_one - (xs[i] - mu) * r * along_x);
-            store_floats<T, V>(dx + row * cols + c, out);
-        }
-    }
-    put_share<V, PACKS>(parts + (int64_t)blockIdx.x * 2 * cols, dw, cols);
-    if (!rms) put_share<V, PACKS>(parts + ((int64_t)blockIdx.x * 2 + 1) * cols, db, cols);
-}
-
-/* Rows that registers do not hold: x, dy and the weights are read again, `add` is fetched with the
- * first reading. dx may be dy or add, so none of the three is __restrict__; a lane reads each of its
- * packs before it writes it. */
-template <typename T, int V, int PACKS>
-static __global__ void __launch_bounds__(WARPS_BACK * 32, blocks_back(PACKS))
-    norm_warp_back_again(T *dx, float *parts, const T *dy, const T *add, const T *__restrict__ x,
-                         const T *__restrict__ weight, const float *mean, const float *rstd,
-                         int64_t rows, int cols, bool rms)
-{
-    int lane = threadIdx.x & 31;
-    float dw[PACKS][V] = {}, db[PACKS][V] = {}, per_col = 1.0f / (float)cols;
-    int64_t row = (int64_t)blockIdx.x * WARPS_BACK + (threadIdx.x >> 5);
-    for (; row < rows; row += (int64_t)gridDim.x * WARPS_BACK) {
-        pack<T, V> packed_add[PACKS] = {};
-        float r = rstd[row], mu = rms ? 0.0f : mean[row], along_one = 0, along_x = 0;
-#pragma unroll
-        for (int p = 0; p < PACKS; p++) {
-            int c = (p * 32 + lane) * V;
-            if (c >= cols) continue;
-            float xs[V], g[V], w[V];
-            load_floats<T, V>(x + row * cols + c, xs);
-            load_floats<T, V>(dy + row * cols + c, g);
-            load_floats<T, V>(weight + c, w);
-            if (add) packed_add[p] = load<T, V>(add + row * cols + c);
-#pragma unroll
-            for (int i = 0; i < V; i++) {
-                float n = (xs[i] - mu) * r;
-                dw[p][i] += g[i] * n;
-                db[p][i] += g[i];
-                along_one += g[i] * w[i];
-                along_x += g[i] * w[i] * n;
-            }
-        }
-        along_one = rms ? 0.0f : warp_sum(along_one) * per_col;
-        along_x = warp_sum(along_x) * per_col;
-#pragma unroll
-        for (int p = 0; p < PACKS; p++) {
-            int c = (p * 32 + lane) * V;
-            if (c >= cols) continue;
-            float xs[V], g[V], w[V], out[V];
-            load_floats<T, V>(x + row * cols + c, xs);
-            load_floats<T, V>(dy + row * cols + c, g);
-            load_floats<T, V>(weight + c, w);
             unpack<T, V>(packed_add[p], out);
 #pragma unroll
             for (int i = 0; i < V; i++)
@@ -447,10 +390,10 @@ static unsigned row_threads(int64_t cols, int v)
 }
 
 /* Packs of a lane when a row fits into a warp, else 0. */
-static int warp_packs(int64_t cols, int v)
+static int warp_packs(int64_t cols, int v, int most)
 {
     int64_t packs = div_up(cols, 32 * v);
-    return cols % v == 0 && packs <= MAX_PACKS ? (int)packs : 0;
+    return cols % v == 0 && packs <= most ? (int)packs : 0;
 }
 
 template <typename T, int PACKS>
@@ -480,7 +423,7 @@ cudaError_t yk_cuda_norm_forward(const yk_norm_forward_args *a, cudaStream_t s)
         unsigned threads = row_threads(a->cols, full_pack<T>());
         if (threads && is_aligned(a->y) && is_aligned(a->x) && is_aligned(a->weight) &&
             is_aligned(a->bias)) {
-            switch (warp_packs(a->cols, full_pack<T>())) {
+            switch (warp_packs(a->cols, full_pack<T>(), MAX_PACKS)) {
             case 1:
                 return launch_warps<T, 1>(a, s);
             case 2:
@@ -510,21 +453,11 @@ cudaError_t yk_cuda_norm_forward(const yk_norm_forward_args *a, cudaStream_t s)
     });
 }
 
-template <typename T, int V, int PACKS> static constexpr auto back_kernel()
-{
-    if constexpr (PACKS <= HELD_PACKS)
-        return norm_warp_back<T, V, PACKS>;
-    else
-        return norm_warp_back_again<T, V, PACKS>;
-}
-
 template <typename T, int PACKS>
 static cudaError_t launch_warps_back(const yk_norm_backward_args *a, float *parts, unsigned blocks,
                                      cudaStream_t s)
 {
-    constexpr int V = full_pack<T>();
-    auto *kernel = back_kernel<T, V, PACKS>();
-    kernel<<<blocks, WARPS_BACK * 32, 0, s>>>(
+    norm_warp_back<T, full_pack<T>(), PACKS><<<blocks, WARPS_BACK * 32, 0, s>>>(
         (T *)a->dx, parts, (const T *)a->dy, (const T *)a->add, (const T *)a->x,
         (const T *)a->weight, a->mean, a->rstd, a->rows, (int)a->cols, a->kind == YK_NORM_RMS);
     return cudaGetLastError();
@@ -544,7 +477,7 @@ cudaError_t yk_cuda_norm_backward(const yk_norm_backward_args *a, void *ws, cuda
 {
     bool rms = a->kind == YK_NORM_RMS;
     float *parts = (float *)ws;
-    int packs = warp_packs(a->cols, 16 / (int)yk_dtype_bytes(a->dtype));
+    int packs = warp_packs(a->cols, 16 / (int)yk_dtype_bytes(a->dtype), MAX_PACKS_BACK);
     int64_t most = packs ? YK_CUDA_NORM_BLOCKS / 4 * blocks_back(packs) : YK_CUDA_NORM_BLOCKS;
     unsigned blocks = (unsigned)at_most(a->rows, most);
     cudaError_t e = with_type(a->dtype, [&](auto zero) {
@@ -561,14 +494,6 @@ cudaError_t yk_cuda_norm_backward(const yk_norm_backward_args *a, void *ws, cuda
                 return launch_warps_back<T, 3>(a, parts, blocks, s);
             case 4:
                 return launch_warps_back<T, 4>(a, parts, blocks, s);
-            case 5:
-                return launch_warps_back<T, 5>(a, parts, blocks, s);
-            case 6:
-                return launch_warps_back<T, 6>(a, parts, blocks, s);
-            case 7:
-                return launch_warps_back<T, 7>(a, parts, blocks, s);
-            case 8:
-                return launch_warps_back<T, 8>(a, parts, blocks, s);
             default:
                 break;
             }
