@@ -408,7 +408,7 @@ const yk_config_key yk_config_keys[] = {
              "Perfetto: numbers and ranges, such as 20, 30-32. Such a step takes longer. Unset: "
              "none."},
 
-    {ENUM(tune), .initial = "off", .choices = tunes, .also = "autotune tuning benchmark",
+    {ENUM(tune), .initial = "cached", .choices = tunes, .also = "autotune tuning benchmark",
      .text =
          "Which of cuBLASLt's algorithms a GPU's matrix products take. off: the first that it "
          "names. cached: what an earlier run on such a GPU, driver and library found fastest. "
