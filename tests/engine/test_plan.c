@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -16,12 +17,17 @@
 #include "engine/generate.h"
 #include "engine/step.h"
 #include "tests/engine/rig.h"
+#include "tests/engine/stored.h"
 
+/* On the device that YK_TEST_DEVICE names. */
 static void assert_plan_holds(int64_t red_zone, const char *const *sets)
 {
     yk_rig rig;
     double loss;
-    yk_rig_open(&rig, red_zone, sets);
+    const char *name = getenv("YK_TEST_DEVICE");
+    const char *all[16] = {name && strcmp(name, "cuda") == 0 ? "device=cuda" : "device=cpu"};
+    for (int i = 0; sets[i]; i++) all[i + 1] = sets[i];
+    yk_rig_open(&rig, red_zone, all);
     yk_rig_train(&rig, 0, 2, NULL);
     assert_int_equal(yk_evaluate(rig.engine, &rig.feed, 1, NULL, &loss, NULL), YK_OK);
     yk_arena_sizes high = yk_engine_high_water(rig.engine);
@@ -395,5 +401,6 @@ int main(void)
         cmocka_unit_test(ledger_adds_up_to_the_arenas),
         cmocka_unit_test(sampling_during_training_is_planned),
     };
+    if (stored_missing()) return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
