@@ -1,20 +1,15 @@
 /* runtime/device/cuda/cross_entropy.cu - loss and, in place, the gradient of
  * logits; the sum of losses.
  *
- * A row is read once: each thread keeps a running maximum and sum of
- * exponentials (Milakov and Gimelshein 2018, algorithm 3) of its packs, which
- * lie in shared memory from then on. Then the row is overwritten with its
- * gradient.
+ * One block a row. The row is read once: each thread keeps a running maximum
+ * and sum of exponentials (Milakov and Gimelshein 2018, algorithm 3), and puts
+ * its packs into shared memory as they come; what does not fit there is read
+ * again, from the L2 cache if it is still there. Then the row is overwritten
+ * with its gradient.
  *
- * Where shared memory holds two rows (50,304 logits on sm_90), a multiprocessor
- * has one block for all of its rows, and the next row comes in by asynchronous
- * copies while this one is worked at and written, so that memory never waits for
- * the exponentials. Else a block has one row; what does not fit is read again,
- * from the L2 cache if it is still there. A row of 50,304 logits fits into the 99
- * KiB that every GPU from sm_89 on offers; one of 152,064 does to two thirds on
- * sm_90.
- *
- * Bytes per logit, 16-bit: 2 read, 2 written; two exponentials.
+ * Bytes per logit, 16-bit: 2 read, 2 written; two exponentials. A row of 50,304
+ * logits fits into the 99 KiB that every GPU from sm_89 on offers; one of 152,064
+ * does to two thirds on sm_90.
  */
 #include "runtime/device/cuda/kernels.cuh"
 
@@ -46,9 +41,9 @@ static __device__ inline softmax_sum join(softmax_sum a, softmax_sum b)
     return r;
 }
 
-/* `of_warp` is (32); two calls in a row must use different ones. */
-static __device__ inline softmax_sum block_join(softmax_sum x, softmax_sum *of_warp)
+static __device__ inline softmax_sum block_join(softmax_sum x)
 {
+    __shared__ softmax_sum of_warp[32];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, n_warps = (blockDim.x + 31) >> 5;
     for (int turn = 0; turn < 2; turn++) {
 #pragma unroll
@@ -115,7 +110,6 @@ static __global__ void __launch_bounds__(THREADS)
                       bool backward, int cached)
 {
     extern __shared__ __align__(16) unsigned char cache_bytes[];
-    __shared__ softmax_sum of_warp[32];
     typedef typename pack<T, V>::word word;
     word *cache = reinterpret_cast<word *>(cache_bytes);
     int64_t row = blockIdx.x;
@@ -136,7 +130,7 @@ static __global__ void __launch_bounds__(THREADS)
         if (p < cached) cache[p] = packed.w;
         take<T, V>(mine, packed, p * V, vocab);
     }
-    softmax_sum all = block_join(mine, of_warp);
+    softmax_sum all = block_join(mine);
     if (threadIdx.x == 0) losses[row] = logf(all.sum) + all.max - target_logit;
     if (!backward) return;
     float g = scale * values->loss_scale, per_sum = g / all.sum;
@@ -152,117 +146,6 @@ static __global__ void __launch_bounds__(THREADS)
         store_floats<T, V>(x + p * V, e);
     }
 }
-
-/* ---- a block for many rows
- * ---------------------------------------------------------------- */
-
-static __device__ inline void copy_16(void *shared, const void *global)
-{
-    unsigned to = (unsigned)__cvta_generic_to_shared(shared);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
-}
-
-/* This thread's packs of a row into its place; one group, also where there is
- * nothing to copy. */
-template <typename T, int V>
-static __device__ inline void fetch_row(uint4 *place, const T *row, int n_used, bool there)
-{
-    if (there)
-        for (int p = threadIdx.x; p < n_used; p += blockDim.x) copy_16(place + p, row + p * V);
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-/* Rows blockIdx.x, blockIdx.x + gridDim.x, ...; two places in shared memory, of
- * n_used packs each. A thread reads the packs that it fetched itself, so only the
- * sum needs the block to meet. */
-template <typename T, int V>
-static __global__ void __launch_bounds__(THREADS)
-    cross_entropy_rows(float *losses, T *logits, const int32_t *targets,
-                       const yk_step_values *values, int64_t rows, int vocab, int stride,
-                       float scale)
-{
-    extern __shared__ __align__(16) unsigned char cache_bytes[];
-    __shared__ softmax_sum of_warp[2][32];
-    int n_packs = stride / V, n_used = (vocab + V - 1) / V, turn = 0, side = 0;
-    uint4 *places = reinterpret_cast<uint4 *>(cache_bytes);
-    float g = scale * values->loss_scale;
-    int64_t row = blockIdx.x;
-    fetch_row<T, V>(places, logits + row * stride, n_used, row < rows);
-    for (; row < rows; row += gridDim.x, turn ^= 1) {
-        int64_t next = row + gridDim.x;
-        const uint4 *place = places + turn * n_used;
-        fetch_row<T, V>(places + (turn ^ 1) * n_used, logits + next * stride, n_used, next < rows);
-        asm volatile("cp.async.wait_group 1;" ::: "memory");
-        int target = targets[row];
-        T *x = logits + row * stride;
-        if (target < 0) { /* alike in all threads */
-            float zero[V] = {};
-            if (threadIdx.x == 0) losses[row] = 0;
-            for (int p = threadIdx.x; p < n_packs; p += blockDim.x)
-                store_floats<T, V>(x + p * V, zero);
-            continue;
-        }
-        softmax_sum mine = {-INFINITY, 0.0f};
-#pragma unroll 4
-        for (int p = threadIdx.x; p < n_used; p += blockDim.x)
-            take<T, V>(mine, pack<T, V>{place[p]}, p * V, vocab);
-        softmax_sum all = block_join(mine, of_warp[side]);
-        side ^= 1;
-        if (threadIdx.x == target / V % blockDim.x) {
-            float e[V], target_logit = 0;
-            unpack<T, V>(pack<T, V>{place[target / V]}, e);
-#pragma unroll
-            for (int i = 0; i < V; i++)
-                if (i == target % V) target_logit = e[i];
-            losses[row] = logf(all.sum) + all.max - target_logit;
-        }
-        float per_sum = g / all.sum;
-#pragma unroll 4
-        for (int p = threadIdx.x; p < n_packs; p += blockDim.x) {
-            pack<T, V> packed = {};
-            if (p < n_used) packed.w = place[p];
-            float e[V];
-            gradient<T, V>(packed, e, p * V, vocab, target, all.max, g, per_sum);
-            store_floats<T, V>(x + p * V, e);
-        }
-    }
-}
-
-/* Threads of a block such that each has as many packs, or nearly. */
-static unsigned even_threads(int64_t n_packs)
-{
-    int64_t each = div_up(n_packs, THREADS);
-    return (unsigned)at_most(div_up(div_up(n_packs, each), 32) * 32, THREADS);
-}
-
-static int multiprocessors()
-{
-    int device = 0, count = 1;
-    (void)cudaGetDevice(&device);
-    (void)cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    return count;
-}
-
-/* Bytes of two rows in shared memory; 0 where they do not fit. */
-static int64_t pair_bytes(const yk_cross_entropy_args *a, int v, int shared_bytes_max)
-{
-    int64_t bytes = 2 * div_up(a->vocab, v) * 16;
-    bool serves = a->backward && a->dtype != YK_F32 && a->vocab >= 8192;
-    return serves && bytes <= shared_bytes_max - LOST_SHARED ? bytes : 0;
-}
-
-template <typename T, int V>
-static cudaError_t launch_pairs(const yk_cross_entropy_args *a, int64_t bytes, cudaStream_t s)
-{
-    unsigned blocks = (unsigned)at_most(a->rows, multiprocessors());
-    cross_entropy_rows<T, V><<<blocks, even_threads(div_up(a->vocab, V)), bytes, s>>>(
-        a->losses, (T *)a->logits, a->targets, a->values, a->rows, (int)a->vocab, (int)a->stride,
-        a->scale);
-    return cudaGetLastError();
-}
-
-/* ---- launching
- * ---------------------------------------------------------------------------- */
 
 /* How many packs of a row to keep: all where they fit, else as many as do. */
 static int cache_packs(const yk_cross_entropy_args *a, int v, int shared_bytes_max)
@@ -290,9 +173,6 @@ cudaError_t yk_cuda_cross_entropy(const yk_cross_entropy_args *a, int shared_byt
         using T = decltype(zero);
         constexpr int V = full_pack<T>();
         bool wide = a->stride % V == 0 && is_aligned(a->logits);
-        int64_t pair = wide ? pair_bytes(a, V, shared_bytes_max) : 0;
-        if constexpr (sizeof(T) == 2)
-            if (pair) return launch_pairs<T, V>(a, pair, s);
         return wide ? launch_rows<T, V>(a, shared_bytes_max, s)
                     : launch_rows<T, 1>(a, shared_bytes_max, s);
     });
@@ -303,9 +183,6 @@ template <typename T> static cudaError_t prepare_rows(int shared_bytes_max)
     const cudaFuncAttribute limit = cudaFuncAttributeMaxDynamicSharedMemorySize;
     int bytes = shared_bytes_max - LOST_SHARED;
     cudaError_t e = cudaFuncSetAttribute(cross_entropy_row<T, full_pack<T>()>, limit, bytes);
-    if constexpr (sizeof(T) == 2)
-        if (e == cudaSuccess)
-            e = cudaFuncSetAttribute(cross_entropy_rows<T, full_pack<T>()>, limit, bytes);
     return e != cudaSuccess ? e : cudaFuncSetAttribute(cross_entropy_row<T, 1>, limit, bytes);
 }
 
