@@ -137,7 +137,7 @@ yk_status yk_store_read(yk_store *st, yk_store_state state, int param, int64_t b
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-/* Values converted at a time. */
+/* Values converted at a time: 128 KiB of stack, and few enough waits for a GPU. */
 #define WRITE_CHUNK (1 << 16)
 
 static yk_status write_converted(void *data, yk_dtype dtype, int64_t n, const float *values,
