@@ -56,10 +56,10 @@ export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 # on N COMMAND...: the command on N ranks.
-on() {
+on() { # in the foreground group, so that what ends this script ends the ranks
     local n=$1
     shift
-    timeout -k 10 400 mpirun -q --bind-to none --oversubscribe -n "$n" "$@"
+    timeout --foreground -k 10 400 mpirun -q --bind-to none --oversubscribe -n "$n" "$@"
 }
 
 say() {
@@ -207,7 +207,7 @@ torch_row() { # LABEL P2P N OPTION...
     local label=$1 p2p=$2 n=$3 port=$((20000 + RANDOM % 20000))
     shift 3
     [ -n "$torch" ] || return 0
-    row "torch $label" "$p2p" timeout -k 10 600 python3 -m torch.distributed.run --nproc-per-node="$n" \
+    row "torch $label" "$p2p" timeout --foreground -k 10 600 python3 -m torch.distributed.run --nproc-per-node="$n" \
         --master-port=$port "$torch" --steps "$steps" --compile "$@"
 }
 
@@ -252,7 +252,7 @@ part_large() {
 # machines.
 two_nodes() {
     export YK_NODE_SIZE=1 NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo}
-    timeout -k 10 400 mpirun -q --bind-to none --oversubscribe \
+    timeout --foreground -k 10 400 mpirun -q --bind-to none --oversubscribe \
         -n 1 -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=yoke-node-0 "$yoke" bench step --steps "$steps" "$@" : \
         -n 1 -x CUDA_VISIBLE_DEVICES=1 -x NCCL_HOSTID=yoke-node-1 "$yoke" bench step --steps "$steps" "$@"
     local status=$?
