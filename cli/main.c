@@ -23,7 +23,7 @@ typedef struct subcommand {
 static const subcommand subcommands[] = {
     {"train", yk_cli_train, "CONFIG [--set KEY=VALUE]...", "train a model",
      "yoke train configs/demo.yaml"},
-    {"plan", yk_cli_plan, "CONFIG [--device NAME] [--json]", "memory and time of a step",
+    {"plan", yk_cli_plan, "CONFIG [--device NAME] [--fit]", "memory and time of a step",
      "yoke plan configs/demo.yaml --device 4090d"},
     {"generate", yk_cli_generate, "DIR [--prompt TEXT]", "text from a model",
      "yoke generate runs/demo --prompt 'In the beginning'"},
