@@ -19,7 +19,7 @@ configure:
 	    cmake -S . -B $(BUILD) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-G "$(GENERATOR)") $(CMAKE_ARGS)
 
 test:
-	@BUILD='$(BUILD)' JOBS='$(JOBS)' CMAKE_ARGS='$(CMAKE_ARGS)' tools/test.sh $(TESTS)
+	@BUILD='$(BUILD)' JOBS='$(JOBS)' CMAKE_ARGS='$(CMAKE_ARGS)' tools/test.sh $(if $(TESTS),'$(TESTS)')
 
 test-faults: all
 	@YK_BUILD='$(abspath $(BUILD))' YK_FAULT_TRIALS='$(or $(TRIALS),400)' bash tests/ranks/train/faults.sh
