@@ -24,7 +24,7 @@
 
 /* ---- training ----------------------------------------------------------------------------- */
 
-/* An evaluation may take longer than whoever sent the signal waits. */
+/* An evaluation or a sample may take longer than whoever sent the signal waits. */
 static yk_status watch_evaluation(void *context)
 {
     yk_trainer *t = context;
@@ -110,6 +110,19 @@ static yk_status save(yk_trainer *t, int64_t step)
     return YK_OK;
 }
 
+/* Sample what the model writes. A signal ends a lone rank's sample; several finish theirs, since
+ * they would have to ask equally often and their texts might end at different tokens. */
+static yk_status sample(yk_trainer *t)
+{
+    yk_evaluate_watch watch = {watch_evaluation, t};
+    yk_progress_break(&t->progress);
+    yk_status status = yk_write_sample(t->engine, t->config, t->n_ranks == 1 ? &watch : NULL,
+                                       yk_trainer_speaks(t) ? stdout : NULL);
+    if (status != YK_ESTOPPED) return status;
+    putchar('\n');
+    return YK_OK;
+}
+
 /* Save, evaluate and sample, where the step calls for it; what must not be lost comes first. Not
  * part of the step's time. */
 static yk_status between_steps(yk_trainer *t, int64_t step, yk_metrics_row *row)
@@ -118,10 +131,7 @@ static yk_status between_steps(yk_trainer *t, int64_t step, yk_metrics_row *row)
     bool last = step + 1 == c->train.steps;
     if (last || is_due(step, c->checkpoint.every)) YK_TRY(save(t, step));
     if (has_validation(t) && (last || is_due(step, c->eval.every))) YK_TRY(validate(t, step, row));
-    if (is_due(step, c->sample.every) && !t->stopping) {
-        yk_progress_break(&t->progress);
-        YK_TRY(yk_write_sample(t->engine, c, yk_trainer_speaks(t) ? stdout : NULL));
-    }
+    if (is_due(step, c->sample.every) && !t->stopping) YK_TRY(sample(t));
     return YK_OK;
 }
 

@@ -7,6 +7,7 @@
 typedef struct printer {
     yk_decoder decoder;
     FILE *out; /* NULL: nowhere */
+    const yk_evaluate_watch *watch;
 } printer;
 
 static yk_status print(printer *p, const char *text, int64_t n)
@@ -19,6 +20,7 @@ static yk_status print(printer *p, const char *text, int64_t n)
 static yk_status print_token(void *context, int32_t token)
 {
     printer *p = context;
+    if (p->watch) YK_TRY(p->watch->ask(p->watch->context));
     yk_text text = {0};
     yk_status status = yk_decoder_push(&p->decoder, token, &text);
     if (status == YK_OK) status = print(p, text.data, text.n);
@@ -49,7 +51,7 @@ static yk_status encode_prompt(yk_tokenizer *tokenizer, const char *prompt, yk_t
 static yk_status write_text(yk_engine *engine, yk_tokenizer *tokenizer,
                             const yk_write_options *options, yk_tokens *tokens, FILE *out)
 {
-    printer p = {.out = out};
+    printer p = {.out = out, .watch = options->watch};
     YK_TRY(encode_prompt(tokenizer, options->prompt, tokens));
     yk_generate_options g = {
         .prompt = tokens->ids,
@@ -94,13 +96,15 @@ yk_status yk_write_sample_check(const yk_engine *engine, const yk_config *config
     return status;
 }
 
-yk_status yk_write_sample(yk_engine *engine, const yk_config *config, FILE *out)
+yk_status yk_write_sample(yk_engine *engine, const yk_config *config,
+                          const yk_evaluate_watch *watch, FILE *out)
 {
     yk_tokenizer *tokenizer;
     yk_write_options o = {
         .prompt = config->sample.prompt,
         .max_tokens = config->sample.tokens,
         .sample = {.temperature = 0.8, .top_p = 1.0, .seed = config->train.seed},
+        .watch = watch,
     };
     YK_TRY(yk_tokenizer_open(config->data.tokenizer, &tokenizer));
     yk_status status = yk_write_text(engine, tokenizer, &o, out);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "engine/evaluate.h"
 #include "engine/generate.h"
 #include "runtime/text/tokenizer.h"
 
@@ -11,6 +12,7 @@ typedef struct yk_write_options {
     const char *prompt; /* UTF-8; "" begins with the tokenizer's own beginning, or a line's end */
     int64_t max_tokens;
     yk_sample_options sample;
+    const yk_evaluate_watch *watch; /* asked at each new token; NULL: nobody is */
 } yk_write_options;
 
 /* Print the prompt and what the model makes of it, piece by piece, and end the line.    [local]
@@ -29,7 +31,8 @@ yk_status yk_write_text(yk_engine *engine, yk_tokenizer *tokenizer, const yk_wri
 yk_status yk_write_sample_check(const yk_engine *engine, const yk_config *config);
 
 /* The sample that config->sample asks for. Every rank makes it; those with `out` NULL say nothing.
- * */
-yk_status yk_write_sample(yk_engine *engine, const yk_config *config, FILE *out);
+ * What `watch` answers other than YK_OK ends it, and is its status. */
+yk_status yk_write_sample(yk_engine *engine, const yk_config *config,
+                          const yk_evaluate_watch *watch, FILE *out);
 
 #endif

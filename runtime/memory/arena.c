@@ -117,6 +117,12 @@ yk_status yk_arena_push(yk_arena *arena, const char *name, int64_t bytes, void *
         end = begin + yk_round_up(bytes, YK_ARENA_ALIGN) + arena->red_zone;
         fits = end <= arena->capacity;
     }
+    if (!fits && arena->capacity == MEASURE_BYTES)
+        return yk_fail(YK_ENOFIT, arena->name,
+                       "'%s' takes %" PRId64 " bytes beside %" PRId64
+                       ", and a plan goes to %" PRId64
+                       "; take a smaller model, batch or train.seq_len",
+                       name, bytes, begin, arena->capacity);
     if (!fits)
         return yk_fail(YK_ENOMEM, arena->name,
                        "'%s' asks for %" PRId64 " bytes with %" PRId64 " of %" PRId64

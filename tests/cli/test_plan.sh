@@ -102,6 +102,10 @@ run "$yoke" plan large.yaml --device 4090d --ranks 1024 --node-size 8 --set trai
 expect_status 0
 [ "$(number ranks)" -eq 1024 ] || fail "not 1024 ranks"
 
+case_is "a model that no plan can hold"
+refused "take a smaller model" tiny.yaml --device h200 --set model.layers=4096 --set model.width=1048576 \
+    --set model.heads=65536 --set model.vocab=16777216 --set model.ffn=4194304
+
 case_is "wrong input"
 refused "CONFIG is missing"
 refused "absent.yaml: cannot open" absent.yaml

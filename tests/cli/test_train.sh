@@ -254,6 +254,17 @@ case_is "SIGTERM and SIGINT save the weights and exit with 75"
 stopped_by TERM stopped
 stopped_by INT interrupted
 
+case_is "a signal during a long sample ends it, saves the weights and exits with 75"
+timeout -s KILL "$(limit 60)" "$yoke" train tiny.yaml --set run.dir=sampled --set train.steps=1000000 --set checkpoint.every=0 \
+    --set sample.every=1 --set sample.tokens=1048576 >"$scratch/.out" 2>"$scratch/.err" &
+pid=$!
+until [ "$(wc -c <"$scratch/.out")" -gt 2000 ]; do sleep 0.02; done
+kill -TERM $pid
+wait $pid
+status=$? out=$(tr -d '\0' <"$scratch/.out") err=$(cat "$scratch/.err")
+expect_status 75
+expect_text out "the weights are saved in sampled/model"
+
 case_is "a signal during the start ends the run before its first step, and leaves no folder"
 "$yoke" train tiny.yaml --set run.dir=early --set model.width=768 --set model.heads=12 --set model.ffn=3072 \
     --set model.vocab=50257 --set train.steps=1000000 --set checkpoint.every=0 >"$scratch/.out" 2>"$scratch/.err" &
