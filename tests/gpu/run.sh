@@ -19,7 +19,8 @@ trap 'rm -rf "$logs"' EXIT
 export YK_TEST_DEVICE=cuda OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
 programs=()
-for source in $(grep -lE 'op_device_missing|rig_missing|stored_missing' -r tests --include='test_*.c' | sort); do
+for source in $(grep -lE 'op_device_missing|rig_missing|stored_missing' -r tests --include='test_*.c' | grep -v /cpu/ |
+    sort); do
     program=$build/${source%.c}
     [ -x "$program" ] || { echo "yoke: $program: not built; run: make gpu-test" >&2; exit 2; }
     programs+=("$program")
@@ -61,7 +62,8 @@ one() {
     return 0
 }
 export -f one
-printf '%s\n' "${programs[@]}" | xargs -P "$(nproc)" -I{} bash -c 'one "$0" "$1"' "$logs" {} | tee "$logs/summary"
+# nproc heeds OpenMP as well
+printf '%s\n' "${programs[@]}" | xargs -P "$(env -u OMP_NUM_THREADS nproc)" -I{} bash -c 'one "$0" "$1"' "$logs" {} | tee "$logs/summary"
 
 # Two ranks that share the GPU, by way of host memory: after the others, for two processes take turns there.
 ranks() {
