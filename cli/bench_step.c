@@ -2,7 +2,8 @@
  *
  * The engine, its plan and its step are those of `yoke train`; only the data, and what a run writes,
  * are left out. Steps follow each other as they do there: on a GPU the host enqueues the next one
- * before it reads the outcome of the last, and a step's time is that between two outcomes.
+ * before it reads the outcome of the last. A step's time is that from the end of the one before to its
+ * own end on the compute stream, whenever the host may learn of it.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -20,6 +21,7 @@
 #include "runtime/base/arith.h"
 #include "runtime/base/clock.h"
 #include "runtime/device/recorder.h"
+#include "runtime/device/timer.h"
 #include "runtime/machine/machine.h"
 #include "runtime/observe/trace.h"
 
@@ -53,11 +55,13 @@ typedef struct bench_step {
     double product_rate; /* measured */
     double model_flops;  /* of a step of one rank */
     double *step_s;      /* (steps) */
+    yk_timer *timers[2]; /* of even steps and of odd ones */
+    double timed_s[2];   /* what was read from them last */
     double host_s[HOST_STEPS];
     double at_s[N_PHASES]; /* the process's age when each phase had ended */
     double loss_first, loss_last;
-    yk_comm_counts sent; /* before the steps that are timed, then in them */
-    double exposed_s;    /* likewise: waited for other ranks */
+    yk_comm_counts sent_before, sent_after;   /* before and after the steps that are timed */
+    double exposed_before_s, exposed_after_s; /* likewise: waited for other ranks */
 } bench_step;
 
 /* ---- preparing ---------------------------------------------------------------------------- */
@@ -151,6 +155,7 @@ static yk_status create_engine(bench_step *b)
     YK_TRY(yk_engine_init_weights(b->engine, b->config.train.seed));
     b->at_s[PHASE_WEIGHTS] = yk_clock_age_s();
     fill_batch(b);
+    for (int i = 0; i < 2; i++) YK_TRY(yk_timer_create(b->device, 2, &b->timers[i]));
     YK_TRY(yk_feed_init(&b->feed, b->engine, NULL));
     yk_feed_expect(&b->feed, INT64_MAX);
     return YK_OK;
@@ -158,40 +163,61 @@ static yk_status create_engine(bench_step *b)
 
 /* ---- timing ------------------------------------------------------------------------------- */
 
-/* When a step's outcome was there, and the outcome. */
-static yk_status finish_step(bench_step *b, int64_t step, double *last_s)
+/* What was sent and waited for so far, with no step under way, nor gathers that its update began. */
+static yk_status count_communication(bench_step *b, yk_comm_counts *sent_out, double *exposed_out)
+{
+    const yk_store_groups *g = &b->engine->ranks.groups;
+    if (b->n_ranks > 1) YK_TRY(yk_stream_synchronize(g->reduce));
+    if (b->n_ranks > 1) YK_TRY(yk_stream_synchronize(g->gather));
+    YK_TRY(yk_stream_synchronize(b->engine->compute));
+    *sent_out = yk_ranks_counts(&b->engine->ranks);
+    *exposed_out = yk_store_waited_s(b->engine->store);
+    return YK_OK;
+}
+
+static yk_status finish_step(bench_step *b, int64_t step)
 {
     yk_step_result result;
     int64_t timed = step - b->request->warmup;
     YK_TRY(yk_step_wait(b->engine, step, &result));
-    double now_s = yk_clock_s();
     if (step == 0) {
         b->at_s[PHASE_STEP] = yk_clock_age_s();
         b->loss_first = result.loss;
     }
     b->loss_last = result.loss;
-    if (timed == -1) {
-        b->sent = yk_ranks_counts(&b->engine->ranks);
-        b->exposed_s = yk_store_waited_s(b->engine->store);
-    }
-    if (timed >= 0) b->step_s[timed] = now_s - *last_s;
-    *last_s = now_s;
+    /* The step after it may have ended too, and is in the other timer. */
+    double all_s = yk_timer_read(b->timers[step % 2]);
+    if (timed >= 0) b->step_s[timed] = all_s - b->timed_s[step % 2];
+    b->timed_s[step % 2] = all_s;
     return YK_OK;
 }
 
-static yk_status run_steps(bench_step *b)
+static yk_status run_steps(bench_step *b, int64_t first, int64_t n)
+{
+    int64_t ahead = yk_device_get_kind(b->device) == YK_DEVICE_CUDA ? 1 : 0;
+    int64_t end = first + n;
+    if (n > 0) YK_TRY(yk_timer_begin(b->timers[first % 2], b->engine->compute));
+    for (int64_t step = first; step < end + ahead; step++) {
+        if (step < end) {
+            YK_TRY(yk_step_run(b->engine, &b->feed, step, (float)b->config.optim.lr));
+            YK_TRY(yk_timer_end(b->timers[step % 2], b->engine->compute));
+            if (step + 1 < end)
+                YK_TRY(yk_timer_begin(b->timers[(step + 1) % 2], b->engine->compute));
+        }
+        if (step - ahead >= first && step - ahead < end) YK_TRY(finish_step(b, step - ahead));
+    }
+    return YK_OK;
+}
+
+/* Steps that are not timed, and steps that are. */
+static yk_status time_steps(bench_step *b)
 {
     const request *r = b->request;
-    int64_t ahead = yk_device_get_kind(b->device) == YK_DEVICE_CUDA ? 1 : 0;
-    int64_t n = r->warmup + r->steps;
-    double last_s = yk_clock_s();
-    for (int64_t step = 0; step < n + ahead; step++) {
-        if (step < n) YK_TRY(yk_step_run(b->engine, &b->feed, step, (float)b->config.optim.lr));
-        if (step >= ahead) YK_TRY(finish_step(b, step - ahead, &last_s));
-    }
-    return YK_OK;
+    YK_TRY(run_steps(b, 0, r->warmup));
+    YK_TRY(count_communication(b, &b->sent_before, &b->exposed_before_s));
+    YK_TRY(run_steps(b, r->warmup, r->steps));
+    return count_communication(b, &b->sent_after, &b->exposed_after_s);
 }
-
 /* What the host takes to enqueue a step on a device that has nothing to do: with work before it, the
  * time would be that of waiting for a place in the queue. */
 static yk_status time_host(bench_step *b, int64_t first)
@@ -272,16 +298,15 @@ static double median(double *values, int64_t n)
 /* What rank 0 sent in a step, how long that took its streams and how long the step waited for it. */
 static void print_communication(const bench_step *b)
 {
-    yk_comm_counts now = yk_ranks_counts(&b->engine->ranks);
+    const yk_comm_counts *then = &b->sent_before, *now = &b->sent_after;
     double n = (double)b->request->steps;
-    double exposed_s = yk_store_waited_s(b->engine->store) - b->exposed_s;
     if (b->n_ranks == 1) return;
     printf("\"zero\": %" PRId64 ", \"backend\": \"%s\", \"comm_bytes\": %.0f, "
            "\"comm_ms\": %.5g, \"comm_exposed_ms\": %.5g, \"comm_flushed\": %.0f, ",
            b->config.parallel.zero, yk_comm_backend_name(b->engine->ranks.groups.shard),
-           (double)(now.bytes_sent - b->sent.bytes_sent) / n,
-           1e3 * (now.busy_s - b->sent.busy_s) / n, 1e3 * exposed_s / n,
-           (double)(now.n_flushed - b->sent.n_flushed) / n);
+           (double)(now->bytes_sent - then->bytes_sent) / n, 1e3 * (now->busy_s - then->busy_s) / n,
+           1e3 * (b->exposed_after_s - b->exposed_before_s) / n,
+           (double)(now->n_flushed - then->n_flushed) / n);
 }
 
 static void print_bytes(const bench_step *b)
@@ -351,7 +376,7 @@ static yk_status bench(bench_step *b)
 {
     yk_world_hold(b->world);
     YK_TRY(yk_world_agree(b->world, prepare(b)));
-    YK_TRY(run_steps(b));
+    YK_TRY(time_steps(b));
     YK_TRY(time_host(b, b->request->warmup + b->request->steps));
     if (b->request->trace[0]) YK_TRY(trace_step(b));
     if (b->rank == 0) print_json(b);
@@ -361,6 +386,7 @@ static yk_status bench(bench_step *b)
 static void close(bench_step *b)
 {
     if (b->feed.engine) yk_feed_fini(&b->feed);
+    for (int i = 0; i < 2; i++) yk_timer_destroy(b->timers[i]);
     yk_engine_destroy(b->engine);
     yk_plan_fini(&b->plan);
     yk_device_close(b->device);

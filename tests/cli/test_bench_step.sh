@@ -60,6 +60,19 @@ for precision in bf16 fp16; do
     holds "$(number loss_last) < $(number loss_first)"
 done
 
+case_is "the bytes that ranks send in a step do not depend on how many are timed"
+sent='' OMPI=OMPI_ALLOW_RUN_AS_ROOT
+for steps in 2 5; do
+    command -v mpirun >/dev/null || break
+    run env $OMPI=1 ${OMPI}_CONFIRM=1 mpirun -q --oversubscribe --bind-to none -n 2 "$yoke" bench step --device cpu --model tiny-gpt2 --seq 32 \
+        --micro-batch 2 --set cpu.threads=1 --set parallel.zero=1 --steps $steps
+    expect_status 0
+    bytes=$(number comm_bytes)
+    holds "${bytes:-0} > 0"
+    [ "$bytes" = "${sent:-$bytes}" ] || fail "$bytes of $steps steps, and was $sent"
+    sent=$bytes
+done
+
 case_is "a step operation by operation"
 bench --model tiny-qwen2 --precision fp32 --trace step.json
 expect_status 0
