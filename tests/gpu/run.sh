@@ -65,19 +65,25 @@ export -f one
 # Four at a time: of sixteen that start CUDA at once, most are refused memory by the driver.
 printf '%s\n' "${programs[@]}" | xargs -P 4 -I{} bash -c 'one "$0" "$1"' "$logs" {} | tee "$logs/summary"
 
-# Two ranks that share the GPU, by way of host memory: after the others, for two processes take turns there.
+# Two ranks, on a GPU each where there are two, else sharing one: after the others, for two processes take
+# turns there.
 ranks() {
     local log=$logs/ranks begin=$SECONDS status=77
     if [ -e /dev/nvidiactl ] && [ -x "$build/$1" ] && command -v mpirun >/dev/null; then
         status=0
         timeout 600 mpirun -q --oversubscribe --bind-to none -n 2 "$build/$1" "${@:2}" >"$log" 2>&1 || status=$?
     fi
-    printf '%3d %4d s  %s\n' "$status" $((SECONDS - begin)) "$*" | tee -a "$logs/summary"
+    printf '%3d %4d s  %s, over %s\n' "$status" $((SECONDS - begin)) "$1" "$YK_RANK_BACKEND" | tee -a "$logs/summary"
     [ "$status" -eq 0 ] || [ "$status" -eq 77 ] || sed 's/^/    /' "$log"
 }
-export YK_RANK_DEVICE=cuda YK_RANK_BACKEND=hostmem OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-ranks tests/ranks/comm/rank_stress 3000 1
-ranks tests/ranks/train/rank_stages "$logs" hostmem
+export YK_RANK_DEVICE=cuda OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+backends=(hostmem)
+[ "$(nvidia-smi -L 2>/dev/null | wc -l)" -lt 2 ] || backends+=(nccl) # which wants a GPU a rank
+for backend in "${backends[@]}"; do
+    export YK_RANK_BACKEND=$backend
+    ranks tests/ranks/comm/rank_stress 3000 1
+    ranks tests/ranks/train/rank_stages "$logs" "$backend"
+done
 
 failed=$(grep -cE '^ *[0-9]+ +[0-9]+ s  ' "$logs/summary") || true
 passed=$(grep -cE '^  0 +[0-9]+ s  ' "$logs/summary") || true

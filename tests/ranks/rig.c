@@ -45,7 +45,8 @@ void rank_close(rank_rig *r)
 yk_comm_choice rank_backend(void)
 {
     const char *name = getenv("YK_RANK_BACKEND");
-    return name && strcmp(name, "hostmem") == 0 ? YK_COMM_HOSTMEM : YK_COMM_AUTO;
+    if (name && strcmp(name, "hostmem") == 0) return YK_COMM_HOSTMEM;
+    return name && strcmp(name, "nccl") == 0 ? YK_COMM_NCCL : YK_COMM_AUTO;
 }
 
 static rank_group open_group(rank_rig *r, rank_group g, yk_comm *whole, int64_t max_count,

@@ -25,7 +25,7 @@ void rank_close(rank_rig *r);
 
 _Noreturn void rank_fail(yk_world *world, const char *file, int line, const char *condition);
 
-/* What YK_RANK_BACKEND in the environment asks for: hostmem, else what is usual. */
+/* What YK_RANK_BACKEND in the environment asks for: hostmem, nccl, else what is usual. */
 yk_comm_choice rank_backend(void);
 
 /* A group with memory of its own. */
