@@ -8,7 +8,7 @@
 #   comm      yoke bench comm, peer-to-peer on and off
 #   scale     GPT-2 124M and 1.5B and Qwen2.5 1.5B on one GPU and on two, beside PyTorch
 #   large     Qwen2.5 7B in stage 3
-#   nodes     two nodes on this machine: NCCL through sockets, with a host id each
+#   nodes     two nodes on this machine, in network namespaces: NCCL through sockets
 #
 # All parts are run in this order unless some are named. Each row is a line of JSON in OUT/two_gpus.jsonl,
 # with what was set; a table is printed at the end. A row that is there already is not run again, so a
@@ -248,22 +248,36 @@ part_large() {
     torch_row "llama-7b fsdp 2x8 nop2p" 0 2 --model llama-7b --micro-batch 8 --fsdp 3 --ckpt
 }
 
-# A rank a node, each with a GPU of its own, and nothing shared between them: NCCL takes them for two
-# machines.
+# A rank a node, each with a GPU of its own, and nothing shared between them but a network: in namespaces where
+# they can be had, else on this host, with names that NCCL takes for two machines.
 two_nodes() {
-    export YK_NODE_SIZE=1 NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo}
-    timeout --foreground -k 10 400 mpirun -q --bind-to none --oversubscribe \
-        -n 1 -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=yoke-node-0 "$yoke" bench step --steps "$steps" "$@" : \
-        -n 1 -x CUDA_VISIBLE_DEVICES=1 -x NCCL_HOSTID=yoke-node-1 "$yoke" bench step --steps "$steps" "$@"
-    local status=$?
-    unset YK_NODE_SIZE
-    return $status
+    local network=eth0 hosts=(--host n0 --host n1) node ranks=()
+    . tests/launch/hosts.sh
+    if (scratch=$(mktemp -d) && hosts_up n0 n1) >/dev/null; then
+        scratch=$(mktemp -d)
+        hosts_up n0 n1
+        enter_host n0
+    else
+        say "   no namespaces here: both nodes are this host"
+        network=lo hosts=() entered=()
+    fi
+    for node in 0 1; do
+        ranks+=(${ranks:+:} -n 1 "${hosts[@]:2 * node:2}" -x CUDA_VISIBLE_DEVICES=$node -x NCCL_HOSTID=yoke-node-$node
+            -x NCCL_SOCKET_IFNAME=$network -x YK_NODE_SIZE=1 "$(realpath "$yoke")" bench step --steps "$steps" "$@")
+    done
+    timeout --foreground -k 10 400 "${entered[@]}" mpirun -q --bind-to none --oversubscribe \
+        --mca btl_tcp_if_include $network --mca oob_tcp_if_include $network "${ranks[@]}"
+}
+
+# What it makes goes with it.
+in_subshell() {
+    ("$@")
 }
 
 part_nodes() {
     local shard
     for shard in world node; do
-        row "yoke gpt2-124m 2x64 zero-1 sockets shard-$shard" 0 two_nodes --model gpt2-124m --micro-batch 64 \
+        row "yoke gpt2-124m 2x64 zero-1 sockets shard-$shard" 0 in_subshell two_nodes --model gpt2-124m --micro-batch 64 \
             --batch 128 --set parallel.zero=1 --set parallel.shard=$shard
     done
 }
