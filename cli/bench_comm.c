@@ -1,12 +1,18 @@
-/* cli/bench_comm.c - `yoke bench comm`: the time of collectives between the ranks that were started, and
- * how far from the limit of the links it is.
+/* cli/bench_comm.c - `yoke bench comm`: the time of collectives between the ranks that were started, how far
+ * from the limit of the links it is, and what matrix products lose meanwhile.
  *
  * A size is that of the whole buffer: what a gather makes and what a reduction takes. Algorithm bandwidth
  * is the size over the time; bus bandwidth is what a link must carry for it at the least, so that it can
  * be compared between collectives and numbers of ranks: (n-1)/n of it for a gather or a scattered sum,
- * twice that for an all-reduce, once for a broadcast. The limit is measured first: what a rank's copies
- * to the host and from it reach each way, both at once, on all ranks together.
+ * twice that for an all-reduce, once for a broadcast.
+ *
+ * The limit is measured first: what a rank's copies to the host and from it reach each way, both at once,
+ * on all ranks together. A share of it is told where it means something: of the bus bandwidth, where
+ * every rank's link to the host carries that much each way. So not on processors, which have no such
+ * link, not between nodes, not where GPUs reach each other without the host, and not for a broadcast,
+ * whose bytes take a link one way alone.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +21,7 @@
 #include "cli/cli.h"
 #include "comm/comm.h"
 #include "engine/bind.h"
+#include "engine/speed.h"
 #include "runtime/base/arith.h"
 #include "runtime/base/clock.h"
 #include "runtime/machine/machine.h"
@@ -27,6 +34,11 @@
 #define STRETCHES    3
 #define TIMEOUT_S    60.0
 #define RANKS_ON_GPU 16
+
+/* Seconds of the products that run beside collectives, and how much longer these are. */
+#define PRODUCTS_S  0.06
+#define OUTLAST     3
+#define PRODUCT_MIN ((int64_t)1 << 20) /* bytes of the least buffer beside which products run */
 
 typedef enum kind { GATHER, SCATTER, ALL_REDUCE, BROADCAST, N_KINDS } kind;
 
@@ -41,11 +53,23 @@ typedef struct bench {
     yk_comm *comm;
     yk_dtype dtype;
     char *buffer; /* (buffer_bytes) device memory */
-    int64_t buffer_bytes, max_bytes;
-    bool json, shares_gpu;
+    int64_t buffer_bytes, min_bytes, max_bytes;
+    bool json, shares_gpu, beside;
     int n_rows;
-    double link_rate; /* bytes/s each way, of the slowest rank */
+    double link_rate;    /* bytes/s each way, of the slowest rank; 0: there is no link */
+    yk_product *product; /* with `beside` */
+    int n_products;      /* of a stretch */
+    double product_s;    /* one of them, with nothing beside, on the slowest rank */
 } bench;
+
+/* What was measured of a buffer. */
+typedef struct row {
+    kind kind;
+    int64_t bytes;
+    double seconds;
+    bool has_loss;
+    double loss; /* the share of their rate that products lose beside it */
+} row;
 
 static bool speaks(const bench *b)
 {
@@ -81,6 +105,7 @@ static yk_status measure_link(bench *b)
 {
     void *host;
     int64_t mine = 0, slowest;
+    if (yk_device_get_kind(b->device) == YK_DEVICE_CPU) return YK_OK;
     YK_TRY(yk_device_alloc(b->device, YK_MEMORY_PINNED, 2 * LINK_BYTES, &host));
     yk_status status = time_copies(b, host, &mine);
     yk_device_free(b->device, YK_MEMORY_PINNED, 2 * LINK_BYTES, host);
@@ -144,40 +169,150 @@ static yk_status time_row(const bench *b, kind k, int64_t count, double *seconds
     return YK_OK;
 }
 
+/* ---- products beside it ------------------------------------------------------------------- */
+
+/* Collectives that a thread of their own issues: a stream that is full holds who calls. */
+typedef struct issue {
+    const bench *bench;
+    kind kind;
+    int64_t count;
+    int n;
+    yk_status status;
+} issue;
+
+static void *issue_calls(void *context)
+{
+    issue *i = context;
+    for (int k = 0; k < i->n && i->status == YK_OK; k++)
+        i->status = call(i->bench, i->kind, i->count);
+    return NULL;
+}
+
+/* Seconds of a stretch of products on the slowest rank, while `beside` is issued; NULL: nothing is. */
+static yk_status time_products(const bench *b, issue *beside, double *seconds_out)
+{
+    pthread_t thread;
+    int64_t slowest;
+    YK_TRY(yk_world_barrier(b->world));
+    if (beside && pthread_create(&thread, NULL, issue_calls, beside) != 0)
+        return yk_fail(YK_ENOMEM, "bench comm", "no thread for the collectives");
+    int64_t begin = yk_clock_ns();
+    yk_status status = yk_product_enqueue(b->product, b->n_products);
+    if (status == YK_OK) status = yk_product_wait(b->product);
+    int64_t ns = yk_clock_ns() - begin;
+    if (beside) {
+        pthread_join(thread, NULL);
+        YK_TRY(beside->status);
+        YK_TRY(yk_stream_synchronize(b->gather));
+        YK_TRY(yk_stream_synchronize(b->reduce));
+    }
+    YK_TRY(status);
+    YK_TRY(yk_world_max(b->world, ns, &slowest));
+    *seconds_out = 1e-9 * (double)slowest;
+    return YK_OK;
+}
+
+/* How many products make a stretch: the same on all ranks. */
+static yk_status open_products(bench *b)
+{
+    double seconds;
+    YK_TRY(yk_product_create(b->device, b->dtype, &b->product));
+    b->n_products = 1;
+    for (int i = 0; i < 3; i++) YK_TRY(time_products(b, NULL, &seconds)); /* code is loaded */
+    b->n_products = (int)yk_max(1, (int64_t)(PRODUCTS_S / seconds));
+    YK_TRY(time_products(b, NULL, &seconds));
+    b->product_s = seconds / b->n_products;
+    return YK_OK;
+}
+
+/* Stretches alone and beside take turns, so that a clock that drifts does not show. */
+static yk_status measure_loss(const bench *b, int64_t count, row *r)
+{
+    double alone[STRETCHES], beside[STRETCHES];
+    double calls = OUTLAST * b->n_products * b->product_s / r->seconds;
+    for (int i = 0; i < STRETCHES; i++) {
+        issue issued = {
+            .bench = b, .kind = r->kind, .count = count, .n = 1 + (int)calls, .status = YK_OK};
+        YK_TRY(time_products(b, NULL, &alone[i]));
+        YK_TRY(time_products(b, &issued, &beside[i]));
+    }
+    qsort(alone, STRETCHES, sizeof *alone, compare_doubles);
+    qsort(beside, STRETCHES, sizeof *beside, compare_doubles);
+    r->has_loss = true;
+    r->loss = 1 - alone[STRETCHES / 2] / beside[STRETCHES / 2];
+    return YK_OK;
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
 static double bus_factor(kind k, int n)
 {
     if (k == BROADCAST) return 1;
     return (k == ALL_REDUCE ? 2.0 : 1.0) * (n - 1) / n;
 }
 
-static void print_row(bench *b, kind k, int64_t bytes, double seconds)
+/* Does every rank's link carry the bus bandwidth both ways? */
+static bool has_share(const bench *b, kind k)
 {
-    double algorithm = (double)bytes / seconds,
-           bus = algorithm * bus_factor(k, yk_comm_size(b->comm));
-    const char *backend = yk_comm_backend_name(b->comm);
-    if (b->json)
-        printf("%s\n {\"backend\": \"%s\", \"collective\": \"%s\", \"bytes\": %lld, \"seconds\": "
-               "%.6g, \"algorithm_rate\": %.6g, \"bus_rate\": %.6g, \"link_share\": %.4f}",
-               b->n_rows ? "," : "", backend, kind_names[k], (long long)bytes, seconds, algorithm,
-               bus, bus / b->link_rate);
+    bool by_host = strcmp(yk_comm_backend_name(b->comm), "hostmem") == 0 ||
+                   !yk_device_reaches_peers(b->device);
+    return b->link_rate > 0 && yk_world_n_nodes(b->world) == 1 && by_host && k != BROADCAST;
+}
+
+static void print_json_row(const bench *b, const row *r, double algorithm, double bus)
+{
+    printf("%s{\"backend\": \"%s\", \"collective\": \"%s\", \"bytes\": %lld, \"seconds\": %.6g, "
+           "\"algorithm_rate\": %.6g, \"bus_rate\": %.6g",
+           b->n_rows ? ", " : "", yk_comm_backend_name(b->comm), kind_names[r->kind],
+           (long long)r->bytes, r->seconds, algorithm, bus);
+    if (has_share(b, r->kind)) printf(", \"link_share\": %.4f", bus / b->link_rate);
+    if (r->has_loss) printf(", \"product_loss\": %.4f", r->loss);
+    printf("}");
+}
+
+static void print_share(bool has, double share)
+{
+    if (has)
+        printf(" %7.1f%%", 100 * share);
     else
-        printf("%-8s %-15s %11.3f %11.1f %9.2f %9.2f %6.0f%%\n", backend, kind_names[k],
-               (double)bytes / 0x1p20, seconds * 1e6, algorithm * 1e-9, bus * 1e-9,
-               100 * bus / b->link_rate);
+        printf(" %8s", "-");
+}
+
+static void print_row(bench *b, const row *r)
+{
+    double algorithm = (double)r->bytes / r->seconds,
+           bus = algorithm * bus_factor(r->kind, yk_comm_size(b->comm));
+    if (b->json) {
+        print_json_row(b, r, algorithm, bus);
+    } else {
+        printf("%-12s %-15s %11.3f %11.1f %9.2f %9.2f", yk_comm_backend_name(b->comm),
+               kind_names[r->kind], (double)r->bytes / 0x1p20, r->seconds * 1e6, algorithm * 1e-9,
+               bus * 1e-9);
+        print_share(has_share(b, r->kind), has_share(b, r->kind) ? bus / b->link_rate : 0);
+        if (b->beside) print_share(r->has_loss, r->loss);
+        printf("\n");
+    }
     b->n_rows++;
     fflush(stdout);
+}
+
+static yk_status bench_row(bench *b, kind k, int64_t count)
+{
+    row r = {.kind = k, .bytes = count * yk_dtype_bytes(b->dtype) * yk_comm_size(b->comm)};
+    YK_TRY(time_row(b, k, count, &r.seconds));
+    if (b->beside && r.bytes >= PRODUCT_MIN) YK_TRY(measure_loss(b, count, &r));
+    if (speaks(b)) print_row(b, &r);
+    return YK_OK;
 }
 
 static yk_status bench_rows(bench *b)
 {
     int64_t element = yk_dtype_bytes(b->dtype), unit = 128 * element * yk_comm_size(b->comm);
     for (int k = 0; k < N_KINDS; k++)
-        for (int64_t bytes = SIZE_MIN; bytes <= b->max_bytes; bytes *= 4) {
+        for (int64_t bytes = b->min_bytes; bytes <= b->max_bytes; bytes *= 4) {
             int64_t count = yk_round_up(bytes, unit) / element / yk_comm_size(b->comm);
-            double seconds;
             if (yk_round_up(bytes, unit) > b->max_bytes) count -= 128;
-            YK_TRY(time_row(b, (kind)k, count, &seconds));
-            if (speaks(b)) print_row(b, (kind)k, count * element * yk_comm_size(b->comm), seconds);
+            YK_TRY(bench_row(b, (kind)k, count));
         }
     return YK_OK;
 }
@@ -215,20 +350,36 @@ static yk_status bench_backends(bench *b, yk_comm_choice only)
     return has_hostmem ? bench_backend(b, YK_COMM_HOSTMEM) : YK_OK;
 }
 
+static void print_json_head(const bench *b)
+{
+    printf("{\"device\": \"%s\", \"dtype\": \"%s\", \"ranks\": %d, \"nodes\": %d, \"shares_gpu\": "
+           "%s, ",
+           yk_device_get_spec(b->device)->name, yk_dtype_name(b->dtype), yk_world_size(b->world),
+           yk_world_n_nodes(b->world), b->shares_gpu ? "true" : "false");
+    if (b->link_rate > 0) printf("\"link_rate\": %.6g, ", b->link_rate);
+    if (b->beside) printf("\"product_rate\": %.6g, ", yk_product_flops(b->product) / b->product_s);
+    printf("\"rows\": [");
+}
+
 static void print_head(const bench *b)
 {
-    const char *name = yk_device_get_spec(b->device)->name, *dtype = yk_dtype_name(b->dtype);
-    int n = yk_world_size(b->world), nodes = yk_world_n_nodes(b->world);
     if (b->json) {
-        printf("{\"device\": \"%s\", \"dtype\": \"%s\", \"ranks\": %d, \"nodes\": %d, "
-               "\"shares_gpu\": %s, \"link_rate\": %.6g, \"rows\": [",
-               name, dtype, n, nodes, b->shares_gpu ? "true" : "false", b->link_rate);
+        print_json_head(b);
         return;
     }
-    printf("%s, %s; %d ranks on %d nodes%s; measured: %.1f GB/s each way, both at once\n", name,
-           dtype, n, nodes, b->shares_gpu ? ", some on one GPU" : "", b->link_rate * 1e-9);
-    printf("%-8s %-15s %11s %11s %9s %9s %7s\n", "backend", "collective", "MiB", "us", "alg GB/s",
-           "bus GB/s", "limit");
+    printf("%s, %s; %d ranks on %d nodes%s", yk_device_get_spec(b->device)->name,
+           yk_dtype_name(b->dtype), yk_world_size(b->world), yk_world_n_nodes(b->world),
+           b->shares_gpu ? ", some on one GPU" : "");
+    if (b->link_rate > 0)
+        printf("; a rank's link to the host: %.1f GB/s each way, both at once",
+               b->link_rate * 1e-9);
+    if (b->beside)
+        printf("; products alone: %.3g TFLOP/s",
+               1e-12 * yk_product_flops(b->product) / b->product_s);
+    printf("\n%-12s %-15s %11s %11s %9s %9s %8s", "backend", "collective", "MiB", "us", "alg GB/s",
+           "bus GB/s", "of link");
+    if (b->beside) printf(" %8s", "prod. lose");
+    printf("\n");
 }
 
 /* ---- the command -------------------------------------------------------------------------- */
@@ -241,6 +392,9 @@ static yk_status open_bench(bench *b, bool gpu)
     YK_TRY(gpu ? yk_device_open_cuda(index, &b->device) : yk_device_open_cpu(1, &b->device));
     b->shares_gpu = gpu && yk_world_local_size(b->world) > yk_device_count_cuda();
     if (b->max_bytes == 0) b->max_bytes = (int64_t)(gpu ? 1024 : 64) << 20;
+    if (b->min_bytes > b->max_bytes)
+        return yk_fail(YK_EINVAL, "--min", "%lld MiB is over --max; give a smaller one",
+                       (long long)(b->min_bytes >> 20));
     b->buffer_bytes = yk_max(b->max_bytes, 2 * LINK_BYTES);
     YK_TRY(yk_stream_create(b->device, YK_STREAM_TRANSFER, "gather", &b->gather));
     YK_TRY(yk_stream_create(b->device, YK_STREAM_TRANSFER, "reduce", &b->reduce));
@@ -254,6 +408,7 @@ static yk_status open_bench(bench *b, bool gpu)
 static void close_bench(bench *b)
 {
     if (!b->device) return;
+    yk_product_destroy(b->product);
     yk_device_free(b->device, YK_MEMORY_DEVICE, b->buffer_bytes, b->buffer);
     yk_arena_destroy(b->staging);
     yk_stream_destroy(b->gather);
@@ -266,6 +421,7 @@ static yk_status run(bench *b, bool gpu, yk_comm_choice only)
     yk_world_hold(b->world);
     YK_TRY(yk_world_agree(b->world, open_bench(b, gpu)));
     YK_TRY(measure_link(b));
+    if (b->beside) YK_TRY(open_products(b));
     if (speaks(b)) print_head(b);
     yk_status status = bench_backends(b, only);
     if (speaks(b) && b->json) printf("]}\n");
@@ -312,7 +468,7 @@ static yk_status bench_world(bench *b, bool gpu, yk_comm_choice only)
 yk_status yk_bench_comm(int argc, char **argv)
 {
     const char *device = "auto", *dtype = "bf16", *backend = "all";
-    int64_t max_mib = 0;
+    int64_t min_mib = 0, max_mib = 0;
     bool done, gpu = false;
     int n;
     bench b = {.n_rows = 0};
@@ -323,6 +479,13 @@ yk_status yk_bench_comm(int argc, char **argv)
          .out = &backend,
          .value = "NAME",
          .text = "mpi, nccl, hostmem, or all that there are (all)"},
+        {.name = "min",
+         .type = YK_CLI_INT,
+         .out = &min_mib,
+         .value = "MIB",
+         .text = "smallest buffer, in MiB (64 KiB); each next one is four times as large",
+         .min = 1,
+         .max = 1 << 20},
         {.name = "max",
          .type = YK_CLI_INT,
          .out = &max_mib,
@@ -340,13 +503,21 @@ yk_status yk_bench_comm(int argc, char **argv)
          .out = &device,
          .value = "DEVICE",
          .text = "auto, cpu or cuda (auto)"},
-        {.name = "json", .type = YK_CLI_SWITCH, .out = &b.json, .text = "print one JSON object"},
+        {.name = "beside",
+         .type = YK_CLI_SWITCH,
+         .out = &b.beside,
+         .text = "run matrix products meanwhile, and print the share of their rate that is lost"},
+        {.name = "json",
+         .type = YK_CLI_SWITCH,
+         .out = &b.json,
+         .text = "print one JSON object, on one line"},
     };
     const yk_cli_command command = {
         .name = "bench comm",
         .operands = "",
         .text = "Time every collective between the ranks that mpirun started, from 64 KiB on, and "
-                "print\nits share of what their links to the host can do.",
+                "print\nits share of what their links to the host can do, each way with both ways "
+                "in use.",
         .example = "mpirun -n 2 yoke bench comm --max 256",
         .options = options,
         .n_options = sizeof options / sizeof options[0],
@@ -357,6 +528,7 @@ yk_status yk_bench_comm(int argc, char **argv)
     YK_TRY(find_backend(backend, &only));
     yk_machine_order_gpus();
     YK_TRY(find_device(device, &gpu));
+    b.min_bytes = min_mib ? min_mib << 20 : SIZE_MIN;
     b.max_bytes = max_mib << 20;
     return bench_world(&b, gpu, only);
 }

@@ -41,17 +41,16 @@ double yk_speed_sheet(const yk_device_spec *spec, yk_dtype dtype, bool tf32)
 #define CALLS     5 /* of one timing */
 #define TIMINGS   4
 
-/* Memory of a product, and what it runs on. */
-typedef struct product {
+struct yk_product {
     yk_device *device;
     yk_stream *stream;
     int64_t bytes; /* of all */
     char *memory;
     yk_linear_forward_args args;
-} product;
+};
 
 /* What the product takes as workspace, as a dry device states it. */
-static yk_status find_workspace(const product *p, int64_t *bytes_out)
+static yk_status find_workspace(const yk_product *p, int64_t *bytes_out)
 {
     yk_device *dry;
     yk_stream *stream;
@@ -72,7 +71,7 @@ static yk_status find_workspace(const product *p, int64_t *bytes_out)
 }
 
 /* Numbers of both signs and about one size: zeros would be multiplied faster, for want of power. */
-static yk_status fill(const product *p, char *matrix, int64_t bytes)
+static yk_status fill(const yk_product *p, char *matrix, int64_t bytes)
 {
     yk_dtype dtype = p->args.dtype;
     float *numbers = malloc(PATTERN_N * sizeof *numbers);
@@ -100,48 +99,88 @@ static yk_status fill(const product *p, char *matrix, int64_t bytes)
     return status;
 }
 
-static yk_status time_calls(const product *p, double *seconds_out)
+static yk_status open_stream(yk_product *p, int64_t matrix)
+{
+    YK_TRY(yk_stream_create(p->device, YK_STREAM_COMPUTE, "product", &p->stream));
+    yk_stream_set_workspace(p->stream, p->memory + 3 * matrix, p->bytes - 3 * matrix);
+    p->args.y = p->memory;
+    p->args.x = p->memory + matrix;
+    p->args.w = p->memory + 2 * matrix;
+    YK_TRY(fill(p, p->memory + matrix, matrix));
+    return fill(p, p->memory + 2 * matrix, matrix);
+}
+
+yk_status yk_product_create(yk_device *device, yk_dtype dtype, yk_product **product_out)
+{
+    int64_t n = yk_device_get_kind(device) == YK_DEVICE_CPU ? SIDE_CPU : SIDE_GPU;
+    int64_t matrix = n * n * yk_dtype_bytes(dtype), workspace = 0;
+    void *memory = NULL;
+    yk_product *p = calloc(1, sizeof *p);
+    if (!p) return yk_fail(YK_ENOMEM, "product", "no memory for it");
+    *p = (yk_product){.device = device, .args = {.m = n, .n = n, .k = n, .dtype = dtype}};
+    yk_status status = find_workspace(p, &workspace);
+    p->bytes = 3 * matrix + yk_max(workspace, 256);
+    if (status == YK_OK) status = yk_device_alloc(device, YK_MEMORY_DEVICE, p->bytes, &memory);
+    p->memory = memory;
+    if (status == YK_OK) status = open_stream(p, matrix);
+    if (status != YK_OK) {
+        yk_product_destroy(p);
+        return status;
+    }
+    *product_out = p;
+    return YK_OK;
+}
+
+void yk_product_destroy(yk_product *p)
+{
+    if (!p) return;
+    yk_stream_destroy(p->stream);
+    yk_device_free(p->device, YK_MEMORY_DEVICE, p->bytes, p->memory);
+    free(p);
+}
+
+yk_status yk_product_enqueue(yk_product *p, int n)
+{
+    for (int i = 0; i < n; i++) YK_TRY(yk_linear_forward(p->stream, &p->args));
+    return YK_OK;
+}
+
+yk_status yk_product_wait(yk_product *p)
+{
+    return yk_stream_synchronize(p->stream);
+}
+
+double yk_product_flops(const yk_product *p)
+{
+    return yk_linear_forward_cost(&p->args).flops;
+}
+
+static yk_status time_calls(yk_product *p, double *seconds_out)
 {
     double begin = yk_stream_now(p->stream);
-    for (int i = 0; i < CALLS; i++) YK_TRY(yk_linear_forward(p->stream, &p->args));
-    YK_TRY(yk_stream_synchronize(p->stream));
+    YK_TRY(yk_product_enqueue(p, CALLS));
+    YK_TRY(yk_product_wait(p));
     *seconds_out = (yk_stream_now(p->stream) - begin) / CALLS;
     return YK_OK;
 }
 
-static yk_status measure(const product *p, double *rate_out)
+static yk_status measure(yk_product *p, double *rate_out)
 {
     double best = INFINITY, seconds;
     for (int i = 0; i <= TIMINGS; i++) { /* the first loads code and chooses an algorithm */
         YK_TRY(time_calls(p, &seconds));
         if (i > 0 && seconds < best) best = seconds;
     }
-    *rate_out = yk_linear_forward_cost(&p->args).flops / best;
+    *rate_out = yk_product_flops(p) / best;
     return YK_OK;
 }
 
 yk_status yk_speed_measure(yk_device *device, yk_dtype dtype, double *rate_out)
 {
-    int64_t n = yk_device_get_kind(device) == YK_DEVICE_CPU ? SIDE_CPU : SIDE_GPU;
-    int64_t matrix = n * n * yk_dtype_bytes(dtype), workspace;
-    product p = {.device = device, .args = {.m = n, .n = n, .k = n, .dtype = dtype}};
-    void *memory;
-    YK_TRY(find_workspace(&p, &workspace));
-    p.bytes = 3 * matrix + yk_max(workspace, 256);
-    YK_TRY(yk_device_alloc(device, YK_MEMORY_DEVICE, p.bytes, &memory));
-    yk_status status = yk_stream_create(device, YK_STREAM_COMPUTE, "speed", &p.stream);
-    if (status == YK_OK) {
-        p.memory = memory;
-        p.args.y = p.memory;
-        p.args.x = p.memory + matrix;
-        p.args.w = p.memory + 2 * matrix;
-        yk_stream_set_workspace(p.stream, p.memory + 3 * matrix, workspace);
-        status = fill(&p, p.memory + matrix, matrix);
-        if (status == YK_OK) status = fill(&p, p.memory + 2 * matrix, matrix);
-        if (status == YK_OK) status = measure(&p, rate_out);
-        yk_stream_destroy(p.stream);
-    }
-    yk_device_free(device, YK_MEMORY_DEVICE, p.bytes, memory);
+    yk_product *p;
+    YK_TRY(yk_product_create(device, dtype, &p));
+    yk_status status = measure(p, rate_out);
+    yk_product_destroy(p);
     return status;
 }
 

@@ -24,6 +24,23 @@ double yk_speed_sheet(const yk_device_spec *spec, yk_dtype dtype, bool tf32);
  */
 yk_status yk_speed_measure(yk_device *device, yk_dtype dtype, double *rate_out);
 
+/* A large product of random matrices, for who wants many of them under way. It has memory and a stream of
+ * its own. */
+typedef struct yk_product yk_product;
+
+/* YK_ENOMEM  there is not enough memory                                                   [local] */
+yk_status yk_product_create(yk_device *device, yk_dtype dtype, yk_product **product_out);
+
+/* Release it, when its stream has passed what was enqueued. NULL does nothing. */
+void yk_product_destroy(yk_product *product);
+
+/* Enqueue `n` of them; wait for all that were enqueued. */
+yk_status yk_product_enqueue(yk_product *product, int n);
+yk_status yk_product_wait(yk_product *product);
+
+/* Operations of one. */
+double yk_product_flops(const yk_product *product);
+
 /* Operations that training on one micro-batch needs.                                     [local] */
 yk_status yk_speed_model_flops(const yk_config *config, const yk_model_shape *shape,
                                const yk_device_spec *spec, int64_t micro_batch, double *flops_out);
