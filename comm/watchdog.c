@@ -34,6 +34,8 @@
 #define SLOW_FACTOR 1.5
 #define SLOW_MIN_US 1000 /* and so much longer than the median */
 #define SLOW_STEPS  10
+#define SLOW_LOST_US                                                                               \
+    100000 /* that all these steps lost; less is a moment that something else had the processor */
 
 /* A place in one word. */
 #define NO_UNIT         0xffff
@@ -57,6 +59,7 @@ typedef struct seen {
     double behind_s; /* since a note, while others were further */
     int pidfd;       /* of a process of this cell; -1: none */
     int n_slow;      /* steps in a row */
+    int64_t lost_us; /* in those */
     bool is_named;
 } seen;
 
@@ -252,8 +255,23 @@ static void name_slow(yk_watchdog *w, int r, int64_t step, int64_t us, int64_t m
         "processor "
         "or GPU is throttled",
         r, (long long)atomic_load(&yk_beats_row(w->beats, r)->pid), yk_world_host(w->world, r),
-        (double)us / (double)median, SLOW_STEPS, (long long)step, 1e-3 * (double)us,
+        (double)us / (double)median, w->seen[r].n_slow, (long long)step, 1e-3 * (double)us,
         1e-3 * (double)median);
+}
+
+/* A rank's time for a step, beside the median's. */
+static void judge_time(yk_watchdog *w, int r, int64_t step, int64_t us, int64_t median)
+{
+    seen *s = &w->seen[r];
+    if (us - median <= SLOW_MIN_US || (double)us <= SLOW_FACTOR * (double)median) {
+        s->n_slow = 0;
+        s->lost_us = 0;
+        return;
+    }
+    s->n_slow++;
+    s->lost_us += us - median;
+    if (s->n_slow >= SLOW_STEPS && s->lost_us >= SLOW_LOST_US && !s->is_named)
+        name_slow(w, r, step, us, median);
 }
 
 /* Judge steps that are over on all ranks. The first one is left out. */
@@ -266,14 +284,7 @@ static void find_slow(yk_watchdog *w)
         if (is_over || w->judged == 0) continue;
         for (int r = 0; r < n; r++) sorted[r] = w->times[r];
         qsort(sorted, (size_t)n, sizeof *sorted, compare_times);
-        int64_t median = sorted[(n - 1) / 2];
-        for (int r = 0; r < n; r++) {
-            int64_t us = w->times[r];
-            bool slow = us - median > SLOW_MIN_US && (double)us > SLOW_FACTOR * (double)median;
-            w->seen[r].n_slow = slow ? w->seen[r].n_slow + 1 : 0;
-            if (w->seen[r].n_slow >= SLOW_STEPS && !w->seen[r].is_named)
-                name_slow(w, r, w->judged, us, median);
-        }
+        for (int r = 0; r < n; r++) judge_time(w, r, w->judged, w->times[r], sorted[(n - 1) / 2]);
     }
 }
 

@@ -3,6 +3,7 @@
  *
  *   fine     1,000 steps of equal work: nobody is named
  *   slow     rank 1 sleeps in its steps: it is named
+ *   moment   rank 1 sleeps in a few of its steps: it is not
  *   hang     rank 1 stays in a unit while the others go on and wait
  *   start    rank 1 takes longer than the deadline for its first step, and to save
  *   crash R  rank R ends by a signal of its own making
@@ -71,6 +72,8 @@ static void run(watched *w, const char *what, const char *word)
         for (int i = 0; i < 1000; i++) step(w, i, 2e-3, 0);
     if (strcmp(what, "slow") == 0)
         for (int i = 0; i < 21; i++) step(w, i, 1e-3, 0.03);
+    if (strcmp(what, "moment") == 0)
+        for (int i = 0; i < 40; i++) step(w, i, 1e-3, i >= 10 && i < 25 ? 0.004 : 0);
     if (strcmp(what, "hang") == 0)
         for (int i = 0; i < 6; i++) step(w, i, 1e-3, i < 5 ? 0 : 60);
     if (strcmp(what, "start") == 0) {

@@ -26,6 +26,10 @@ case_is "a thousand steps of equal ranks name nobody"
 on_ranks 2 2 "$program" fine
 names_nobody
 
+case_is "a rank that is slow for a moment is not named, however short its steps are"
+on_ranks 2 2 "$program" moment
+names_nobody
+
 for nodes in 3 1; do
     case_is "a slow rank is named once, within 20 steps (nodes of $nodes)"
     on_ranks 3 $nodes "$program" slow
