@@ -110,7 +110,7 @@ yk_status yk_cli_launch(int argc, char **argv)
          .value = "K",
          .min = 0,
          .max = 1000,
-         .text = "start a run again when it fails, K times at most"},
+         .text = "start a run that failed again, from its first step, K times at most"},
         {.name = "dry-run",
          .type = YK_CLI_SWITCH,
          .out = &o.dry_run,

@@ -74,15 +74,7 @@ static void write_body(const yk_slurm_job *job, FILE *out)
         fputc(' ', out);
         yk_word_print_quoted(job->words[i], out);
     }
-    fputs("\n"
-          "status=$?\n"
-          "\n"
-          "# 75: the time was over, and the run was saved. It goes on from there.\n"
-          "if [ $status -eq 75 ]; then\n"
-          "    scontrol requeue \"$SLURM_JOB_ID\"\n"
-          "fi\n"
-          "exit $status\n",
-          out);
+    fputc('\n', out);
 }
 
 yk_status yk_slurm_write(const yk_slurm_job *job, FILE *out)

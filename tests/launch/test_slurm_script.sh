@@ -5,7 +5,7 @@
 . "$YK_SOURCE/tests/launch/fakes.sh" || exit 1
 unset "${!SLURM_@}" CUDA_VISIBLE_DEVICES
 
-case_is "the script says how many ranks, and puts the job back when its time is over"
+case_is "the script says how many ranks, and when to save"
 launch -n 4 --slurm train "$config" --set device=cpu
 expect_status 0
 [ -z "$err" ] || fail "a word on stderr"
@@ -62,12 +62,8 @@ grep -q cpus-per-task "$scratch/srun.words" && fail "cores, though none were ask
 cores=3 batch 0
 grep -qx -e --cpus-per-task=3 "$scratch/srun.words" || fail "the cores of the job do not reach srun"
 
-case_is "status 75 puts the job back into the queue, others do not"
-batch 75
-expect_status 75
-[ "$(tail -n +2 "$scratch/scontrol.words")" = "requeue
-77" ] || fail "scontrol was told $(cat "$scratch/scontrol.words")"
-for status_ in 0 1 2; do
+case_is "the status of the ranks is that of the job, which never puts itself back into the queue"
+for status_ in 0 1 2 75; do
     batch $status_
     expect_status $status_
     [ "$(calls scontrol)" = "" ] || fail "requeued after $status_"
