@@ -25,6 +25,7 @@ static yk_status forward(yk_engine *e, const yk_batch *batch)
         yk_watchdog_note(e->watchdog, YK_PHASE_FORWARD, u);
         yk_device_set_part(e->device, "forward", u);
         YK_TRY(yk_store_acquire(e->store, u, u < last ? u + 1 : -1, e->compute, &p));
+        if (u == last) YK_TRY(yk_store_grad_ahead(e->store, u, e->compute));
         YK_TRY(yk_pass_enter(e->pass, u, false));
         YK_TRY(yk_graphs_forward(e->graphs, batch, u, p));
         YK_TRY(yk_pass_leave(e->pass, u, false));
@@ -129,7 +130,7 @@ yk_status yk_step_run(yk_engine *e, yk_feed *feed, int64_t step, float lr)
 {
     yk_watchdog_step(e->watchdog, step);
     YK_TRY(yk_step_begin(e->compute, &(yk_step_begin_args){.values = e->values, .lr = lr}));
-    yk_store_begin(e->store, e->n_micro);
+    yk_store_begin(e->store, e->n_micro, e->values);
     for (int64_t m = 0; m < e->n_micro; m++) {
         yk_batch batch;
         yk_watchdog_note(e->watchdog, YK_PHASE_DATA, -1);

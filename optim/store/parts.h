@@ -92,6 +92,8 @@ struct yk_store {
     bool has_lanes;
     yk_timer *waits;  /* of a compute stream, for other ranks */
     yk_event *passed; /* for letting one stream follow another */
+
+    yk_step_values *values; /* of the step under way; borrowed */
 };
 
 /* The element of a unit's layout with number `index`, in a buffer that holds `range`. */
@@ -137,6 +139,12 @@ static inline bool yk_store_reduces_each(const yk_store *st)
     return st->o.train && st->o.reduce_each_micro && yk_store_is_shared(st);
 }
 
+/* Are gradients squared as they leave for host memory? Alone, what leaves last is the whole sum. */
+static inline bool yk_store_squares_leaving(const yk_store *st)
+{
+    return yk_store_offloads(st, YK_OFFLOAD_GRADS) && !yk_store_is_shared(st);
+}
+
 /* Does the model write gradients to slots? */
 static inline bool yk_store_slots_grads(const yk_store *st)
 {
@@ -162,6 +170,9 @@ yk_status yk_store_wait(yk_store *st, yk_event *event, yk_stream *stream);
  * embedding needs. */
 yk_status yk_store_slot_take(yk_store_slots *slots, int unit, int64_t count, yk_stream *stream,
                              int *slot_out);
+
+/* Add the square of a unit's gradient in `grad`, which holds all of it, to the values of the step. */
+yk_status yk_store_square_leaving(yk_store *st, int unit, void *grad, yk_stream *stream);
 
 /* Take the memory of the lanes, where an update needs them; the size of a piece is settled. */
 yk_status yk_store_push_lanes(yk_store *st, yk_arena *arena, yk_stream *stream);

@@ -11,9 +11,10 @@
 #include "optim/store/parts.h"
 #include "runtime/base/arith.h"
 
-void yk_store_begin(yk_store *st, int64_t n_micro)
+void yk_store_begin(yk_store *st, int64_t n_micro, yk_step_values *values)
 {
     st->n_micro = n_micro;
+    st->values = values;
     for (int u = 0; u < st->o.n_units; u++) {
         st->units[u].micro_left = n_micro;
         st->units[u].uses_left = st->units[u].n_uses;
@@ -93,8 +94,7 @@ static yk_status make_ready(yk_store *st, int unit, yk_stream *stream)
     return u->micro_left == st->n_micro ? zero_padding(st, unit, u->grad, stream) : YK_OK;
 }
 
-/* Start fetching what the unit below will add to. */
-static yk_status look_ahead(yk_store *st, int unit, yk_stream *stream)
+yk_status yk_store_grad_ahead(yk_store *st, int unit, yk_stream *stream)
 {
     for (int owner = 0; owner < st->o.n_units; owner++) {
         const yk_store_unit *u = &st->units[owner];
@@ -108,7 +108,7 @@ yk_status yk_store_grad(yk_store *st, int unit, yk_stream *stream, const yk_grad
 {
     for (int owner = 0; owner < st->o.n_units; owner++)
         if (yk_store_uses(st, unit, owner)) YK_TRY(make_ready(st, owner, stream));
-    if (unit > 0) YK_TRY(look_ahead(st, unit - 1, stream));
+    if (unit > 0) YK_TRY(yk_store_grad_ahead(st, unit - 1, stream));
     *views_out = st->grads;
     return YK_OK;
 }
@@ -224,11 +224,14 @@ static yk_status sum_step(yk_store *st, yk_store_unit *u)
     return go_home(st, u, buffer, st->o.zero == 0 ? u->grad_range : u->shard, u->reduced, slot);
 }
 
-/* A gradient that more will be added to, or that no other rank has a part of. */
-static yk_status keep(yk_store *st, yk_store_unit *u, yk_stream *stream)
+/* A gradient that more will be added to, unless it is the `last`, or that no other rank has a part
+ * of. */
+static yk_status keep(yk_store *st, int unit, bool last, yk_stream *stream)
 {
+    yk_store_unit *u = &st->units[unit];
     if (!yk_store_offloads(st, YK_OFFLOAD_GRADS)) return YK_OK;
     yk_store_slot *slot = &st->grad_slots.items[u->grad_slot];
+    if (last) YK_TRY(yk_store_square_leaving(st, unit, slot->data, stream));
     YK_TRY(yk_event_record(st->passed, stream));
     give_up_slot(st, u);
     return go_home(st, u, slot->data, u->grad_range, st->passed, slot);
@@ -240,8 +243,8 @@ static yk_status complete(yk_store *st, int unit, yk_stream *stream)
     yk_store_unit *u = &st->units[unit];
     bool first = u->micro_left == st->n_micro, last = --u->micro_left == 0;
     u->uses_left = u->n_uses;
-    if (!yk_store_is_shared(st)) return keep(st, u, stream);
-    if (!last && !yk_store_reduces_each(st)) return keep(st, u, stream);
+    if (!yk_store_is_shared(st)) return keep(st, unit, last, stream);
+    if (!last && !yk_store_reduces_each(st)) return keep(st, unit, false, stream);
     YK_TRY(yk_store_follow(st, st->g.reduce, stream));
     return yk_store_reduces_each(st) ? sum_micro(st, unit, first, last) : sum_step(st, u);
 }

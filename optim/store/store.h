@@ -86,8 +86,9 @@ yk_status yk_store_create(const yk_store_options *options, yk_arena *persistent,
 void yk_store_destroy(yk_store *store);
 
 /* Begin a step of `n_micro` micro-batches: the next gradient of each parameter overwrites, later
- * ones add. */
-void yk_store_begin(yk_store *store, int64_t n_micro);
+ * ones add. What yk_store_sum_squares() adds to `values` may be added as the backward pass goes; they
+ * are borrowed until then. */
+void yk_store_begin(yk_store *store, int64_t n_micro, yk_step_values *values);
 
 /* Make the parameters that `unit` uses readable for work that follows on `stream`. The views hold
  * until the unit is released.
@@ -101,6 +102,10 @@ yk_status yk_store_release(yk_store *store, int unit, yk_stream *stream);
 /* Where the gradients of the parameters that `unit` uses go, for work that follows on `stream`. */
 yk_status yk_store_grad(yk_store *store, int unit, yk_stream *stream,
                         const yk_grad_view **views_out);
+
+/* yk_store_grad() will be called for `unit` next, when work enqueued on `stream` until then is done: let
+ * gradients that it adds to come from host memory. */
+yk_status yk_store_grad_ahead(yk_store *store, int unit, yk_stream *stream);
 
 /* The gradients of `unit` from this micro-batch have been enqueued on `stream`. Their sum over
  * ranks starts when nothing more will be added to them. */

@@ -3,7 +3,9 @@
  * What lies in host memory passes through a lane, a few MiB of device memory: a piece comes in on one
  * stream, is worked on, and goes out on another, while the piece before goes out and the one behind
  * comes in. What lies on the device is worked on where it is. An update is the same for each element
- * wherever it is cut. A sum of squares is not, so it is cut alike with and without offload.
+ * wherever it is cut. A sum of squares is not, so it is cut alike with and without offload, and taken in
+ * the order in which the backward pass completes units: a gradient that leaves the device is squared
+ * before it goes.
  */
 #include <string.h>
 
@@ -66,7 +68,7 @@ void yk_store_destroy_lanes(yk_store *st)
 
 /* Elements that are worked on together, and the lane that they pass through. */
 typedef struct piece {
-    int unit;             /* n_units: behind the last */
+    int unit;             /* n_units or -1: behind the last */
     yk_store_range whole; /* the part of the unit that is walked over */
     int64_t begin, end;
     yk_store_lane *lane; /* NULL: nothing of it lies in host memory */
@@ -74,15 +76,22 @@ typedef struct piece {
 
 /* What a walk covers of each unit, how far a piece goes, and whether pieces take lanes. */
 typedef struct walk {
-    bool squares; /* this rank's part for the norm; else what it updates */
+    bool
+        squares; /* this rank's part for the norm, last unit first; else what it updates, first unit
+                   * first */
     bool lanes;
     int64_t length;
 } walk;
 
+static bool is_behind(const yk_store *st, const piece *p)
+{
+    return p->unit < 0 || p->unit == st->o.n_units;
+}
+
 static piece begin_unit(yk_store *st, const walk *w, int unit)
 {
     piece p = {.unit = unit};
-    if (unit == st->o.n_units) return p;
+    if (is_behind(st, &p)) return p;
     const yk_store_unit *u = &st->units[unit];
     p.whole = w->squares ? u->mine : u->state_range;
     p.begin = p.end = p.whole.begin;
@@ -92,9 +101,9 @@ static piece begin_unit(yk_store *st, const walk *w, int unit)
 /* The piece behind `p`, which may be the start of a unit. */
 static piece following(yk_store *st, const walk *w, piece p)
 {
-    while (p.unit < st->o.n_units && p.end == p.whole.begin + p.whole.count)
-        p = begin_unit(st, w, p.unit + 1);
-    if (p.unit == st->o.n_units) return p;
+    while (!is_behind(st, &p) && p.end == p.whole.begin + p.whole.count)
+        p = begin_unit(st, w, w->squares ? p.unit - 1 : p.unit + 1);
+    if (is_behind(st, &p)) return p;
     p.begin = p.end;
     p.end = yk_min(p.begin + w->length, p.whole.begin + p.whole.count);
     p.lane = NULL;
@@ -135,7 +144,7 @@ static yk_status carry_states(const yk_store *st, const piece *p, bool out)
 /* Start bringing a piece to its lane. */
 static yk_status bring(yk_store *st, const walk *w, const piece *p)
 {
-    if (p->unit == st->o.n_units || !p->lane) return YK_OK;
+    if (is_behind(st, p) || !p->lane) return YK_OK;
     const yk_store_unit *u = &st->units[p->unit];
     YK_TRY(yk_event_wait(p->lane->free, st->host.to_device));
     YK_TRY(yk_event_wait(u->stored, st->host.to_device));
@@ -165,18 +174,23 @@ static void *at(const piece *p, void *part, void *home, yk_store_range range, in
 
 /* ---- the norm ----------------------------------------------------------------------------- */
 
-static yk_status square(yk_store *st, const piece *p, yk_stream *stream, yk_step_values *values)
+static yk_status square(const yk_store *st, const piece *p, const void *grad, yk_stream *stream,
+                        yk_step_values *values)
+{
+    yk_sum_squares_args args = {
+        .values = values, .x = grad, .n = p->end - p->begin, .dtype = st->o.grads};
+    return yk_sum_squares(stream, &args);
+}
+
+/* Square a piece in its lane or at home. */
+static yk_status square_piece(yk_store *st, const piece *p, yk_stream *stream,
+                              yk_step_values *values)
 {
     const yk_store_unit *u = &st->units[p->unit];
     void *part = p->lane ? p->lane->grad : NULL;
     if (p->lane) YK_TRY(yk_event_wait(p->lane->filled, stream));
     YK_TRY(
-        yk_sum_squares(stream, &(yk_sum_squares_args){
-                                   .values = values,
-                                   .x = at(p, part, u->grad, u->grad_range, p->begin, st->o.grads),
-                                   .n = p->end - p->begin,
-                                   .dtype = st->o.grads,
-                               }));
+        square(st, p, at(p, part, u->grad, u->grad_range, p->begin, st->o.grads), stream, values));
     return p->lane ? yk_event_record(p->lane->free, stream) : YK_OK;
 }
 
@@ -184,13 +198,23 @@ static yk_status square_all(yk_store *st, yk_stream *stream, yk_step_values *val
 {
     const walk w = {
         .squares = true, .lanes = yk_store_offloads(st, YK_OFFLOAD_GRADS), .length = st->o.piece};
-    piece next, now = following(st, &w, begin_unit(st, &w, 0));
+    piece next, now = following(st, &w, begin_unit(st, &w, st->o.n_units - 1));
     YK_TRY(bring(st, &w, &now));
-    for (; now.unit < st->o.n_units; now = next) {
+    for (; !is_behind(st, &now); now = next) {
         next = following(st, &w, now);
         YK_TRY(bring(st, &w, &next));
-        YK_TRY(square(st, &now, stream, values));
+        YK_TRY(square_piece(st, &now, stream, values));
     }
+    return YK_OK;
+}
+
+yk_status yk_store_square_leaving(yk_store *st, int unit, void *grad, yk_stream *stream)
+{
+    const walk w = {.squares = true, .length = st->o.piece};
+    for (piece p = following(st, &w, begin_unit(st, &w, unit)); p.unit == unit;
+         p = following(st, &w, p))
+        YK_TRY(
+            square(st, &p, yk_store_at(grad, p.whole, p.begin, st->o.grads), stream, st->values));
     return YK_OK;
 }
 
@@ -198,7 +222,7 @@ yk_status yk_store_sum_squares(yk_store *st, yk_stream *stream, yk_step_values *
 {
     for (int i = 0; i < st->o.n_units; i++)
         if (st->units[i].reduced) YK_TRY(yk_store_wait(st, st->units[i].reduced, stream));
-    YK_TRY(square_all(st, stream, values));
+    if (!yk_store_squares_leaving(st)) YK_TRY(square_all(st, stream, values));
     if (!yk_store_is_shared(st)) return YK_OK;
     YK_TRY(yk_timer_begin(st->waits, stream));
     YK_TRY(yk_comm_all_reduce_values(st->g.all, values, stream));
@@ -269,7 +293,7 @@ yk_status yk_store_update(yk_store *st, yk_stream *stream, const yk_adamw_option
     const walk w = {.lanes = st->has_lanes, .length = st->has_lanes ? st->o.piece : INT64_MAX / 4};
     piece next, now = following(st, &w, begin_unit(st, &w, 0));
     YK_TRY(bring(st, &w, &now));
-    for (; now.unit < st->o.n_units; now = next) {
+    for (; !is_behind(st, &now); now = next) {
         next = following(st, &w, now);
         YK_TRY(bring(st, &w, &next));
         YK_TRY(update_piece(st, &now, stream, adamw, values));

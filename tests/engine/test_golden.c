@@ -195,7 +195,7 @@ static double train_pass(golden *g, double *losses)
 {
     yk_step_begin_args begin = {.values = g->values, .lr = 1e-3f};
     assert_int_equal(yk_step_begin(g->s.stream, &begin), YK_OK);
-    yk_store_begin(g->s.store, 1);
+    yk_store_begin(g->s.store, 1, g->values);
     assert_int_equal(
         yk_pass_begin(g->pass, YK_PASS_TRAIN, &g->batch, 1.0f / (float)g->rows, NULL, NULL), YK_OK);
     forward(g);

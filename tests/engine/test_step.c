@@ -162,7 +162,7 @@ static void a_batch_without_targets_gives_loss_0_and_no_nan(void **state)
     const yk_param_view *p;
     const yk_grad_view *g;
     assert_int_equal(yk_step_begin(e->compute, &(yk_step_begin_args){e->values, 1e-3f}), YK_OK);
-    yk_store_begin(e->store, 1);
+    yk_store_begin(e->store, 1, e->values);
     assert_int_equal(yk_pass_begin(e->pass, YK_PASS_TRAIN, &batch, 1.0f, NULL, NULL), YK_OK);
     int last = yk_model_n_units(e->model) - 1;
     assert_int_equal(yk_store_acquire(e->store, 0, -1, e->compute, &p), YK_OK);

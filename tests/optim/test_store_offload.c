@@ -162,7 +162,7 @@ static void step(rig *r, const setting *s, int64_t number, bool spoil)
 {
     static const yk_adamw_options adamw = {0.9f, 0.95f, 1e-8f, 0.1f};
     assert_int_equal(yk_step_begin(r->compute, &(yk_step_begin_args){r->values, 1e-2f}), YK_OK);
-    yk_store_begin(r->store, s->n_micro);
+    yk_store_begin(r->store, s->n_micro, r->values);
     for (int64_t m = 0; m < s->n_micro; m++) {
         r->values->loss_sum += forward(r);
         for (int unit = N_UNITS - 1; unit >= 0; unit--) backward_unit(r, unit, 100 * number + m);

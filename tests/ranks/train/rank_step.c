@@ -240,7 +240,7 @@ static yk_step_values step_by_hand(by_hand *h)
     const yk_adamw_options adamw = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
     REQUIRE(w, yk_step_begin(e->compute, &(yk_step_begin_args){.values = e->values, .lr = 1e-3f}) ==
                    YK_OK);
-    yk_store_begin(e->store, e->n_micro);
+    yk_store_begin(e->store, e->n_micro, e->values);
     for (int64_t m = 0; m < e->n_micro; m++) micro_batch(h);
     REQUIRE(w, yk_store_sum_squares(e->store, e->compute, e->values) == YK_OK);
     yk_step_finish_args finish = {.values = e->values,
