@@ -108,6 +108,7 @@ typedef struct yk_backend {
     yk_status (*sum_squares)(yk_stream *s, const yk_sum_squares_args *a, void *ws);
     yk_status (*step_finish)(yk_stream *s, const yk_step_finish_args *a);
     yk_status (*adamw)(yk_stream *s, const yk_adamw_args *a);
+    yk_status (*draw_normal)(yk_stream *s, const yk_draw_normal_args *a);
     yk_status (*cast)(yk_stream *s, const yk_cast_args *a);
     yk_status (*copy)(yk_stream *s, void *dst, const void *src, int64_t bytes, yk_copy_kind kind);
     yk_status (*zero)(yk_stream *s, void *dst, int64_t bytes);

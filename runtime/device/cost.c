@@ -228,6 +228,11 @@ yk_cost yk_adamw_cost(const yk_adamw_args *a)
                                      (a->param ? bytes_of(a->dtype, a->n) : 0));
 }
 
+yk_cost yk_draw_normal_cost(const yk_draw_normal_args *a)
+{
+    return memory_cost(a->dtype, bytes_of(a->dtype, a->n));
+}
+
 yk_cost yk_cast_cost(const yk_cast_args *a)
 {
     return memory_cost(a->dst_dtype, bytes_of(a->dst_dtype, a->n) + bytes_of(a->src_dtype, a->n));

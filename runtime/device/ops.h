@@ -299,6 +299,24 @@ typedef struct yk_adamw_args {
 } yk_adamw_args;
 yk_status yk_adamw(yk_stream *stream, const yk_adamw_args *a);
 
+/* ---- first weights ------------------------------------------------------------------------ */
+
+/* Numbers that follow from (key, index) alone: mean + deviation * a standard normal one. */
+typedef struct yk_normal {
+    uint64_t key;
+    float mean, deviation;
+} yk_normal;
+
+/* dst[i] = number first + i of `normal`, made in fp32 and rounded to dtype: the same bits on every
+ * device. runtime/device/normal.h has the formula. */
+typedef struct yk_draw_normal_args {
+    void *dst; /* (n) */
+    int64_t n, first;
+    yk_normal normal;
+    yk_dtype dtype;
+} yk_draw_normal_args;
+yk_status yk_draw_normal(yk_stream *stream, const yk_draw_normal_args *a);
+
 /* ---- moving ------------------------------------------------------------------------------- */
 
 /* dst = src, rounded to the type of dst. */
@@ -366,6 +384,7 @@ yk_cost yk_cross_entropy_cost(const yk_cross_entropy_args *a);
 yk_cost yk_loss_sum_cost(const yk_loss_sum_args *a);
 yk_cost yk_sum_squares_cost(const yk_sum_squares_args *a);
 yk_cost yk_adamw_cost(const yk_adamw_args *a);
+yk_cost yk_draw_normal_cost(const yk_draw_normal_args *a);
 yk_cost yk_cast_cost(const yk_cast_args *a);
 
 #endif

@@ -1,4 +1,5 @@
-/* runtime/device/ops_step.c - the dispatcher: operations of the optimiser's step, and moving.
+/* runtime/device/ops_step.c - the dispatcher: operations of the optimiser's step, first weights,
+ * and moving.
  *
  * As in ops.c: refuse, deal with zero elements, take workspace, call the backend.
  */
@@ -62,6 +63,16 @@ yk_status yk_adamw(yk_stream *stream, const yk_adamw_args *a)
     REQUIRE(a->master && a->m && a->v && a->grad && a->values);
     REQUIRE_OFFERED(stream, adamw);
     ENQUEUE(stream, adamw, yk_adamw_cost(a), a);
+}
+
+yk_status yk_draw_normal(yk_stream *stream, const yk_draw_normal_args *a)
+{
+    REQUIRE(a->n >= 0 && a->first >= 0);
+    REQUIRE(is_float(a->dtype));
+    if (a->n == 0) return YK_OK;
+    REQUIRE(a->dst);
+    REQUIRE_OFFERED(stream, draw_normal);
+    ENQUEUE(stream, draw_normal, yk_draw_normal_cost(a), a);
 }
 
 /* ---- moving ------------------------------------------------------------------------------- */

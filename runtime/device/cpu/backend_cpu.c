@@ -147,6 +147,7 @@ static const yk_backend backend = {
     .sum_squares = yk_cpu_sum_squares,
     .step_finish = yk_cpu_step_finish,
     .adamw = yk_cpu_adamw,
+    .draw_normal = yk_cpu_draw_normal,
     .cast = yk_cpu_cast,
     .copy = yk_cpu_stream_copy,
     .zero = yk_cpu_stream_zero,

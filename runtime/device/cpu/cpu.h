@@ -95,6 +95,7 @@ yk_status yk_cpu_step_begin(yk_stream *s, const yk_step_begin_args *a);
 yk_status yk_cpu_sum_squares(yk_stream *s, const yk_sum_squares_args *a, void *ws);
 yk_status yk_cpu_step_finish(yk_stream *s, const yk_step_finish_args *a);
 yk_status yk_cpu_adamw(yk_stream *s, const yk_adamw_args *a);
+yk_status yk_cpu_draw_normal(yk_stream *s, const yk_draw_normal_args *a);
 yk_status yk_cpu_cast(yk_stream *s, const yk_cast_args *a);
 yk_status yk_cpu_copy(yk_stream *s, void *dst, const void *src, int64_t bytes, yk_copy_kind kind);
 yk_status yk_cpu_zero(yk_stream *s, void *dst, int64_t bytes);

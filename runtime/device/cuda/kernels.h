@@ -79,6 +79,9 @@ cudaError_t yk_cuda_adamw(const yk_adamw_args *a, cudaStream_t s);
 /* digest.cu: a number of `bytes` of x, the same for the same bits; whole 16-bit words count. */
 cudaError_t yk_cuda_digest(uint64_t *digest, const void *x, int64_t bytes, cudaStream_t s);
 
+/* normal.cu */
+cudaError_t yk_cuda_draw_normal(const yk_draw_normal_args *a, cudaStream_t s);
+
 /* cast.cu */
 cudaError_t yk_cuda_cast(const yk_cast_args *a, cudaStream_t s);
 

@@ -82,6 +82,11 @@ static yk_status cuda_adamw(yk_stream *s, const yk_adamw_args *a)
     LAUNCH("adamw", yk_cuda_adamw(a, cs));
 }
 
+static yk_status cuda_draw_normal(yk_stream *s, const yk_draw_normal_args *a)
+{
+    LAUNCH("draw_normal", yk_cuda_draw_normal(a, cs));
+}
+
 static yk_status cuda_cast(yk_stream *s, const yk_cast_args *a)
 {
     LAUNCH("cast", yk_cuda_cast(a, cs));
@@ -184,6 +189,7 @@ const yk_backend yk_cuda_backend = {
     .sum_squares = cuda_sum_squares,
     .step_finish = cuda_step_finish,
     .adamw = cuda_adamw,
+    .draw_normal = cuda_draw_normal,
     .cast = cuda_cast,
     .copy = cuda_copy,
     .zero = cuda_zero,

@@ -340,6 +340,7 @@ CHARGED(cross_entropy)
 CHARGED_WITH_WORKSPACE(loss_sum)
 CHARGED_WITH_WORKSPACE(sum_squares)
 CHARGED(adamw)
+CHARGED(draw_normal)
 CHARGED(cast)
 CHARGED(greatest)
 CHARGED(pack)
@@ -417,6 +418,7 @@ static const yk_backend dry_backend = {
     .sum_squares = dry_sum_squares,
     .step_finish = dry_step_finish,
     .adamw = dry_adamw,
+    .draw_normal = dry_draw_normal,
     .cast = dry_cast,
     .copy = dry_copy,
     .zero = dry_zero,

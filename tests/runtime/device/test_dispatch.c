@@ -148,6 +148,7 @@ static const yk_step_finish_args good_step_finish = {.values = P,
                                                      .growth_interval = 5};
 static const yk_adamw_args good_adamw = {
     .master = P, .m = P, .v = P, .grad = P, .values = P, .n = 3, .beta1 = 0.9f, .beta2 = 0.99f};
+static const yk_draw_normal_args good_draw_normal = {.dst = P, .n = 3};
 static const yk_cast_args good_cast = {.dst = P, .src = P, .n = 3};
 
 /* Every operation with its good arguments. */
@@ -171,6 +172,7 @@ static const yk_cast_args good_cast = {.dst = P, .src = P, .n = 3};
     X(sum_squares)                                                                                 \
     X(step_finish)                                                                                 \
     X(adamw)                                                                                       \
+    X(draw_normal)                                                                                 \
     X(cast)
 
 /* The good arguments with one field changed are refused, and nothing is enqueued. */
@@ -228,6 +230,8 @@ static void a_negative_size_is_refused(void **state)
     EXPECT_REFUSED(s, adamw, n, -1);
     EXPECT_REFUSED(s, adamw, first, -16);
     EXPECT_REFUSED(s, adamw, first, 8);
+    EXPECT_REFUSED(s, draw_normal, n, -1);
+    EXPECT_REFUSED(s, draw_normal, first, -1);
     EXPECT_REFUSED(s, cast, n, -1);
     expect_refused(s, "copy", yk_copy(s, P, P, -1, YK_COPY_DEVICE));
     expect_refused(s, "zero", yk_zero(s, P, -1));
@@ -293,6 +297,7 @@ static void a_missing_pointer_is_refused(void **state)
     EXPECT_REFUSED(s, adamw, v, NULL);
     EXPECT_REFUSED(s, adamw, grad, NULL);
     EXPECT_REFUSED(s, adamw, values, NULL);
+    EXPECT_REFUSED(s, draw_normal, dst, NULL);
     EXPECT_REFUSED(s, cast, dst, NULL);
     EXPECT_REFUSED(s, cast, src, NULL);
     expect_refused(s, "copy", yk_copy(s, NULL, P, 1, YK_COPY_DEVICE));
@@ -354,6 +359,7 @@ static void a_type_that_is_not_a_float_is_refused(void **state)
     EXPECT_REFUSED(s, adamw, grad_dtype, YK_I32);
     EXPECT_REFUSED(s, adamw, master_dtype, YK_F16);
     EXPECT_REFUSED(s, adamw, moments_dtype, YK_F16);
+    EXPECT_REFUSED(s, draw_normal, dtype, YK_I32);
     EXPECT_REFUSED(s, cast, dst_dtype, YK_I32);
     EXPECT_REFUSED(s, cast, src_dtype, YK_I32);
 }

@@ -300,6 +300,8 @@ static void memory_bound_operations_have_the_bytes_of_their_arrays(void **state)
     expect_near(yk_cross_entropy_cost(&l).bytes, 2 * 3 * (50 + 64) + 4 * 3 + 4 * 3);
     yk_embed_forward_args e = {.wpe = &p, .rows = 4, .cols = 8, .dtype = YK_F32};
     expect_near(yk_embed_forward_cost(&e).bytes, 4 * (3 * 32) + 4 * 8);
+    yk_draw_normal_args d = {.n = 9, .dtype = YK_BF16};
+    expect_near(yk_draw_normal_cost(&d).bytes, 9 * 2);
     yk_cast_args k = {.n = 9, .dst_dtype = YK_BF16, .src_dtype = YK_F32};
     expect_near(yk_cast_cost(&k).bytes, 9 * 6);
     assert_true(yk_cast_cost(&k).kind == YK_COST_MEMORY && yk_cast_cost(&k).flops == 0);
