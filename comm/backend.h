@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "comm/comm.h"
+#include "runtime/device/ops_wire.h"
 
 /* One sum over all ranks. */
 typedef struct yk_reduction {
@@ -18,7 +19,18 @@ typedef struct yk_reduction {
     int64_t count;
     yk_dtype dtype, wire; /* the wire is no wider */
     bool accumulate;
+    /* Of a sum in two levels. The outer one's full is packed already: `dtype` is the wire, numbers have
+     * their scale, and none is agreed on. */
+    bool packed;
+    /* The inner one's shard, on hostmem, stays as it travels: of `wire`, to its place's front. */
+    bool travels;
 } yk_reduction;
+
+/* Are the elements not yet what travels? */
+static inline bool yk_reduction_packs(const yk_reduction *r)
+{
+    return !r->packed && (r->dtype != r->wire || r->wire == YK_F16);
+}
 
 typedef struct yk_comm_backend {
     const char *name;
@@ -27,6 +39,8 @@ typedef struct yk_comm_backend {
     yk_status (*all_gather)(yk_comm *comm, void *full, const void *shard, int64_t bytes,
                             yk_stream *stream); /* bytes of a shard */
     yk_status (*reduce)(yk_comm *comm, const yk_reduction *reduction, yk_stream *stream);
+    /* *value, in device memory, becomes the greatest of all ranks'; in the lane of reductions. */
+    yk_status (*greatest)(yk_comm *comm, float *value, yk_stream *stream);
     yk_status (*all_reduce_values)(yk_comm *comm, yk_step_values *values, yk_stream *stream);
     yk_status (*broadcast)(yk_comm *comm, void *buffer, int64_t bytes, int root, yk_stream *stream);
     yk_status (*barrier)(yk_comm *comm, yk_stream *stream);
@@ -46,7 +60,8 @@ struct yk_comm {
     char *staging;
     int64_t chunk;      /* elements that a slot of the staging memory holds */
     double link_free_s; /* of a dry group: when the link has carried what was issued */
-    int exponent;       /* of the scale that was last agreed on, where streams pass */
+    float *greatest;    /* device memory, of the backend: the last that was agreed on, where streams
+                         * pass */
     void *state;
 
     /* Written where streams pass, read anywhere. */
@@ -76,7 +91,18 @@ extern const yk_comm_backend yk_comm_self;
 extern const yk_comm_backend yk_comm_mpi;
 extern const yk_comm_backend yk_comm_nccl;
 extern const yk_comm_backend yk_comm_hostmem;
+extern const yk_comm_backend yk_comm_levels;
 extern const yk_comm_backend yk_comm_dry;
+
+/* The scale that a reduction of a group travels with, agreed on by all of the group, or of the whole that
+ * the group is a part of: once for both of the two groups that reduce one after the other. Enqueued. */
+yk_status yk_comm_agree_scale(yk_comm *comm, const yk_reduction *reduction, yk_stream *stream,
+                              yk_wire_scale *scale_out);
+
+/* comm_levels.c: what a group of two levels takes of staging memory beside what its levels take; what
+ * they bring to what the node shares. */
+int64_t yk_comm_levels_staging_bytes(const yk_comm *comm);
+int64_t yk_comm_levels_shared_bytes(const yk_comm *comm);
 
 /* hostmem_layout.c: what a group over hostmem takes of staging memory, brings to what the node shares,
  * and sends at once; pure, also for a dry group. */

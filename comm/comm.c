@@ -100,10 +100,19 @@ static yk_status push_for_nccl(yk_comm *c)
     return YK_OK;
 }
 
+static yk_status push_for_levels(yk_comm *c)
+{
+    void *staging = NULL;
+    YK_TRY(yk_arena_push(c->o.staging, "small values", yk_comm_levels_staging_bytes(c), &staging));
+    c->staging = staging;
+    return YK_OK;
+}
+
 /* A ring reduces in place. */
 static yk_status push_staging(yk_comm *c)
 {
     if (c->stands_for == &yk_comm_hostmem) return push_for_hostmem(c);
+    if (c->stands_for == &yk_comm_levels) return push_for_levels(c);
     if (c->stands_for == &yk_comm_nccl) return push_for_nccl(c);
     if (c->size == 1 || c->o.max_count == 0 || c->o.reduce == YK_REDUCE_RING) return YK_OK;
     int64_t element = yk_dtype_bytes(c->o.wire), slots = yk_comm_n_slots(c);
@@ -115,19 +124,13 @@ static yk_status push_staging(yk_comm *c)
     return YK_OK;
 }
 
-/* Can host memory carry it? Ranks of several nodes share none, and the scale of fp16 for two groups
- * that reduce one after the other is agreed on by all nodes. */
-static bool fits_hostmem(const yk_comm *c)
-{
-    bool scale_of_all = c->o.whole && c->o.whole->n_nodes > 1 && c->o.wire == YK_F16;
-    return c->n_nodes == 1 && !scale_of_all;
-}
-
+/* Host memory joins the ranks of a node. */
 static const yk_comm_backend *backend_of(const yk_comm *c)
 {
     bool cpu = yk_device_get_spec(c->o.device)->kind == YK_DEVICE_CPU;
     if (c->size == 1) return &yk_comm_self;
-    if (c->o.backend == YK_COMM_HOSTMEM && fits_hostmem(c)) return &yk_comm_hostmem;
+    if (c->o.backend == YK_COMM_HOSTMEM && c->n_local > 1)
+        return c->n_nodes > 1 ? &yk_comm_levels : &yk_comm_hostmem;
     return cpu ? &yk_comm_mpi : &yk_comm_nccl;
 }
 
@@ -151,7 +154,8 @@ static yk_status choose_backend(yk_comm *c)
     YK_TRY(check_backend(c));
     bool dry = yk_device_get_kind(c->o.device) == YK_DEVICE_DRY;
     c->stands_for = backend_of(c);
-    c->backend = dry && c->size > 1 ? &yk_comm_dry : c->stands_for;
+    bool is_one = c->size > 1 && c->stands_for != &yk_comm_levels; /* whose levels are dry */
+    c->backend = dry && is_one ? &yk_comm_dry : c->stands_for;
     return YK_OK;
 }
 
@@ -186,11 +190,13 @@ void yk_comm_destroy(yk_comm *c)
 
 const char *yk_comm_backend_name(const yk_comm *c)
 {
-    return c->stands_for->name;
+    bool cpu = yk_device_get_spec(c->o.device)->kind == YK_DEVICE_CPU;
+    return c->stands_for == &yk_comm_levels && cpu ? "hostmem+mpi" : c->stands_for->name;
 }
 
 int64_t yk_comm_shared_bytes(const yk_comm *c)
 {
+    if (c->stands_for == &yk_comm_levels) return yk_comm_levels_shared_bytes(c);
     return c->stands_for == &yk_comm_hostmem ? yk_comm_hostmem_shared_bytes(c) : 0;
 }
 
@@ -224,6 +230,25 @@ yk_comm_counts yk_comm_get_counts(const yk_comm *c)
         .n_flushed = flushed,
         .busy_s = 1e-9 * (double)atomic_load(&c->busy_ns),
     };
+}
+
+yk_status yk_comm_agree_scale(yk_comm *c, const yk_reduction *r, yk_stream *stream,
+                              yk_wire_scale *scale_out)
+{
+    yk_comm *by = c->o.whole ? c->o.whole : c;
+    if (r->wire != YK_F16 || r->packed) {
+        *scale_out = (yk_wire_scale){0};
+        return YK_OK;
+    }
+    if (by->n_local <= c->n_local) { /* else of sums that the node formed at this scale */
+        YK_TRY(yk_greatest(stream, &(yk_greatest_args){.greatest = by->greatest,
+                                                       .x = r->full,
+                                                       .n = c->size * r->count,
+                                                       .dtype = r->dtype}));
+        YK_TRY(by->backend->greatest(by, by->greatest, stream));
+    }
+    *scale_out = (yk_wire_scale){by->greatest, by->size};
+    return YK_OK;
 }
 
 /* ---- collectives -------------------------------------------------------------------------- */

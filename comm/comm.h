@@ -84,7 +84,8 @@ yk_status yk_comm_create(const yk_comm_options *options, yk_comm **comm_out);
 /* Release the group, when its streams have passed its collectives. NULL does nothing. [collective] */
 void yk_comm_destroy(yk_comm *comm);
 
-/* What carries the group's collectives, or would: "self", "mpi", "nccl" or "hostmem". */
+/* What carries the group's collectives, or would: "self", "mpi", "nccl", "hostmem", or "hostmem+nccl"
+ * where host memory joins the ranks of each of several nodes, and a library these. */
 const char *yk_comm_backend_name(const yk_comm *comm);
 
 /* Pinned host memory that this rank brings to what its node's ranks share. */

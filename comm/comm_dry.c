@@ -111,7 +111,7 @@ static yk_status dry_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream
     double element = (double)yk_dtype_bytes(r->dtype), wire = (double)yk_dtype_bytes(r->wire);
     double memory = n * (element + 3 * wire) + (double)r->count * element;
     traffic t = scatter_traffic(c, r->count, r->wire);
-    if (r->wire == YK_F16) {
+    if (r->wire == YK_F16 && !r->packed) {
         if (by_hostmem(c))
             t.local_messages += HOSTMEM_START_S / HOSTMEM_CHUNK_S;
         else

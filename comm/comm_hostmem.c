@@ -65,6 +65,7 @@ static yk_status hostmem_create(yk_comm *c)
     g->mpi = MPI_COMM_NULL;
     g->wake = -1;
     c->state = g;
+    c->greatest = (float *)(void *)(c->staging + g->layout.greatest_of_all) + c->size;
     yk_status status = yk_hostmem_map(c, g, create_own(c, g));
     if (status == YK_OK) status = yk_hostmem_guard_start(c, g);
     if (status != YK_OK) release(c, g);
@@ -87,6 +88,7 @@ const yk_comm_backend yk_comm_hostmem = {
     .destroy = hostmem_destroy,
     .all_gather = yk_hostmem_all_gather,
     .reduce = yk_hostmem_reduce,
+    .greatest = yk_hostmem_find_greatest,
     .all_reduce_values = yk_hostmem_all_reduce_values,
     .broadcast = yk_hostmem_broadcast,
     .barrier = yk_hostmem_barrier,

@@ -100,6 +100,7 @@ static yk_status mpi_create(yk_comm *c)
         return status;
     }
     c->state = g;
+    c->greatest = &g->greatest;
     return YK_OK;
 }
 
@@ -113,7 +114,7 @@ static yk_status run_task(void *context)
     int64_t begin = yk_clock_ns();
     yk_status status = t->run(t);
     atomic_fetch_add(&c->busy_ns, yk_clock_ns() - begin);
-    atomic_fetch_add(&c->n_collectives, 1);
+    if (t->run != yk_mpi_run_greatest) atomic_fetch_add(&c->n_collectives, 1); /* a part of one */
     if (status != YK_OK) {
         atomic_store(&c->failed, (int)status);
         c->o.world->failed = status;
@@ -140,9 +141,18 @@ static yk_status mpi_all_gather(yk_comm *c, void *full, const void *shard, int64
 static yk_status mpi_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream)
 {
     bool ring = c->o.reduce == YK_REDUCE_RING;
-    return enqueue(
-        (mpi_task){.comm = c, .run = ring ? yk_mpi_run_ring : yk_mpi_run_exact, .reduction = *r},
-        stream);
+    yk_wire_scale scale;
+    YK_TRY(yk_comm_agree_scale(c, r, stream, &scale));
+    return enqueue((mpi_task){.comm = c,
+                              .run = ring ? yk_mpi_run_ring : yk_mpi_run_exact,
+                              .reduction = *r,
+                              .scale = scale},
+                   stream);
+}
+
+static yk_status mpi_greatest(yk_comm *c, float *value, yk_stream *stream)
+{
+    return enqueue((mpi_task){.comm = c, .run = yk_mpi_run_greatest, .buffer = value}, stream);
 }
 
 static yk_status mpi_all_reduce_values(yk_comm *c, yk_step_values *values, yk_stream *stream)
@@ -169,6 +179,7 @@ const yk_comm_backend yk_comm_mpi = {
     .destroy = mpi_destroy,
     .all_gather = mpi_all_gather,
     .reduce = mpi_reduce,
+    .greatest = mpi_greatest,
     .all_reduce_values = mpi_all_reduce_values,
     .broadcast = mpi_broadcast,
     .barrier = mpi_barrier,

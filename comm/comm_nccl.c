@@ -188,17 +188,15 @@ static void destroy_events(nccl_group *g)
     }
 }
 
-/* Point into the staging memory. A group that adds up in two goes has the scale of the whole. */
+/* Point into the staging memory. */
 static void lay_out(yk_comm *c, nccl_group *g)
 {
     nccl_layout l = yk_comm_nccl_lay_out(c);
-    const yk_comm *whole = c->o.whole;
+    c->greatest = (float *)(void *)(c->staging + l.greatest);
     g->meeting = (float *)(void *)(c->staging + l.meeting);
     g->values = (yk_step_values *)(void *)(c->staging + l.values);
     g->exact = (yk_exact){.comm = c,
                           .carrier = &yk_nccl_carrier,
-                          .whole = whole ? &yk_nccl_group_of(whole)->exact : &g->exact,
-                          .greatest = (float *)(void *)(c->staging + l.greatest),
                           .n_flushed = (int64_t *)(void *)(c->staging + l.n_flushed)};
 }
 
@@ -276,6 +274,7 @@ const yk_comm_backend yk_comm_nccl = {
     .destroy = nccl_destroy,
     .all_gather = yk_nccl_all_gather,
     .reduce = yk_nccl_reduce,
+    .greatest = yk_nccl_greatest,
     .all_reduce_values = yk_nccl_all_reduce_values,
     .broadcast = yk_nccl_broadcast,
     .barrier = yk_nccl_barrier,

@@ -160,6 +160,7 @@ yk_status yk_hostmem_end(yk_comm *c, hostmem_lane lane, yk_stream *stream);
 yk_status yk_hostmem_meet(yk_comm *c, hostmem_word met, uint32_t meeting, yk_stream *stream);
 
 /* hostmem_reduce.c, hostmem_move.c: as in backend.h */
+yk_status yk_hostmem_find_greatest(yk_comm *c, float *value, yk_stream *stream);
 yk_status yk_hostmem_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream);
 yk_status yk_hostmem_all_gather(yk_comm *c, void *full, const void *shard, int64_t bytes,
                                 yk_stream *stream);

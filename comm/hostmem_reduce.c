@@ -139,7 +139,7 @@ static yk_status sum(const sums *x, const span *s, void *to)
                                                         .scale = x->scale,
                                                         .n_flushed = x->packs ? x->flushed : NULL,
                                                         .n = s->n,
-                                                        .travels = !x->r->shard,
+                                                        .travels = !x->r->shard || x->r->travels,
                                                         .accumulate = x->r->accumulate,
                                                         .dtype = x->r->dtype,
                                                         .wire = x->r->wire});
@@ -165,7 +165,8 @@ static yk_status add(const sums *x, const span *s)
     const yk_reduction *r = x->r;
     YK_TRY(receive(x, s));
     if (r->shard) {
-        YK_TRY(sum(x, s, (char *)r->shard + s->begin * yk_dtype_bytes(r->dtype)));
+        int64_t element = yk_dtype_bytes(r->travels ? r->wire : r->dtype);
+        YK_TRY(sum(x, s, (char *)r->shard + s->begin * element));
         return yk_event_record(g->events[HOSTMEM_SUMMED][s->arrival], x->stream);
     }
     char *own = part(x, s, x->comm->index);
@@ -219,28 +220,18 @@ static yk_status all_chunks(const sums *x)
     return YK_OK;
 }
 
-/* The greatest gradient of any rank, in device memory. */
-static yk_status agree_scale(sums *x)
+yk_status yk_hostmem_find_greatest(yk_comm *c, float *value, yk_stream *stream)
 {
-    hostmem_group *g = x->group;
-    yk_comm *c = x->comm;
-    const hostmem_layout *l = &g->layout;
+    hostmem_group *g = yk_hostmem_of(c);
     uint32_t meeting = g->n_met_reduce++;
     float *row = yk_hostmem_greatest(g, meeting);
-    float *all = (void *)(c->staging + l->greatest_of_all), *greatest = all + c->size;
+    float *all = (void *)(c->staging + g->layout.greatest_of_all);
     int64_t bytes = (int64_t)sizeof *all;
-    YK_TRY(yk_greatest(x->stream, &(yk_greatest_args){.greatest = greatest,
-                                                      .x = x->r->full,
-                                                      .n = c->size * x->r->count,
-                                                      .dtype = x->r->dtype}));
-    YK_TRY(yk_copy(x->stream, row + c->index, greatest, bytes, YK_COPY_DEVICE_TO_HOST));
-    YK_TRY(yk_hostmem_meet(c, HOSTMEM_MET_REDUCE, meeting, x->stream));
-    YK_TRY(yk_copy(x->stream, all, row, c->size * bytes, YK_COPY_HOST_TO_DEVICE));
-    YK_TRY(yk_greatest(
-        x->stream,
-        &(yk_greatest_args){.greatest = greatest, .x = all, .n = c->size, .dtype = YK_F32}));
-    x->scale = (yk_wire_scale){greatest, c->size};
-    return YK_OK;
+    YK_TRY(yk_copy(stream, row + c->index, value, bytes, YK_COPY_DEVICE_TO_HOST));
+    YK_TRY(yk_hostmem_meet(c, HOSTMEM_MET_REDUCE, meeting, stream));
+    YK_TRY(yk_copy(stream, all, row, c->size * bytes, YK_COPY_HOST_TO_DEVICE));
+    return yk_greatest(
+        stream, &(yk_greatest_args){.greatest = value, .x = all, .n = c->size, .dtype = YK_F32});
 }
 
 yk_status yk_hostmem_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream)
@@ -252,10 +243,10 @@ yk_status yk_hostmem_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream
               .stream = stream,
               .copies = &g->copies[HOSTMEM_LANE_REDUCE],
               .chunk = yk_comm_hostmem_chunk(c, r->count, r->wire),
-              .packs = r->dtype != r->wire || r->wire == YK_F16,
+              .packs = yk_reduction_packs(r),
               .flushed = (void *)(c->staging + g->layout.n_flushed)};
     YK_TRY(yk_hostmem_begin(c, HOSTMEM_LANE_REDUCE, stream));
-    if (r->wire == YK_F16) YK_TRY(agree_scale(&x));
+    YK_TRY(yk_comm_agree_scale(c, r, stream, &x.scale));
     YK_TRY(all_chunks(&x));
     if (x.packs)
         YK_TRY(yk_copy(stream, yk_hostmem_flushed(g, c->index), x.flushed, sizeof *x.flushed,

@@ -15,7 +15,6 @@
  */
 #include "comm/mpi_group.h"
 #include "runtime/base/arith.h"
-#include "runtime/device/wire.h"
 
 typedef struct exact {
     yk_comm *comm;
@@ -245,31 +244,10 @@ yk_status yk_mpi_run_exact(const mpi_task *t)
                .group = yk_mpi_group_of(t->comm),
                .r = &t->reduction,
                .tag = t->tag,
+               .exponent = yk_mpi_exponent(t),
                .wire_bytes = yk_dtype_bytes(t->reduction.wire),
                .stride = t->reduction.count * yk_dtype_bytes(t->reduction.dtype)};
-    YK_TRY(yk_mpi_agree_exponent(t->comm, x.r, &x.exponent));
     x.packs = x.r->dtype != x.r->wire || x.exponent != 0;
     YK_TRY(scatter(&x));
     return x.r->shard ? YK_OK : gather(&x);
-}
-
-yk_status yk_mpi_agree_exponent(yk_comm *c, const yk_reduction *r, int *exponent_out)
-{
-    if (r->wire != YK_F16) {
-        *exponent_out = 0;
-        return YK_OK;
-    }
-    yk_comm *by = c->o.whole ? c->o.whole : c;
-    if (by->n_local > c->n_local) { /* of sums that the node has formed at this scale */
-        *exponent_out = by->exponent;
-        return YK_OK;
-    }
-    float mine = yk_wire_greatest(r->full, c->size * r->count, r->dtype), greatest = mine;
-    MPI_Request request;
-    YK_TRY(yk_mpi_finish(c,
-                         MPI_Iallreduce(&mine, &greatest, 1, MPI_FLOAT, MPI_MAX,
-                                        yk_mpi_group_of(by)->library, &request),
-                         &request, "scale of gradients"));
-    *exponent_out = by->exponent = yk_wire_scale_exponent(greatest, by->size);
-    return YK_OK;
 }

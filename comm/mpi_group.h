@@ -12,6 +12,7 @@
 #include "comm/backend.h"
 #include "comm/mpi_wait.h"
 #include "comm/world_mpi.h"
+#include "runtime/device/wire.h"
 
 /* Requests that are waited for together. */
 typedef struct mpi_batch {
@@ -35,6 +36,7 @@ typedef struct mpi_group {
     mpi_batch gather[2];           /* the last step of an all-reduce; a gather or a broadcast */
     mpi_sums *sums;                /* (size) */
     const void **parts;            /* (size) what a reduction adds */
+    float greatest;                /* gradient of the last sum that has a scale */
     uint64_t n_issued;
 } mpi_group;
 
@@ -44,7 +46,8 @@ typedef struct mpi_task {
     yk_status (*run)(const struct mpi_task *task);
     int tag;
     yk_reduction reduction;
-    void *buffer; /* of a gather, a broadcast, values */
+    yk_wire_scale scale; /* of a reduction */
+    void *buffer;        /* of a gather, a broadcast, values, a greatest */
     const void *shard;
     int64_t bytes;
     int root;
@@ -79,14 +82,18 @@ yk_status yk_mpi_run_gather(const mpi_task *t);
 yk_status yk_mpi_run_broadcast(const mpi_task *t);
 yk_status yk_mpi_run_exact(const mpi_task *t);
 yk_status yk_mpi_run_ring(const mpi_task *t);
+yk_status yk_mpi_run_greatest(const mpi_task *t);
 yk_status yk_mpi_run_values(const mpi_task *t);
 yk_status yk_mpi_run_barrier(const mpi_task *t);
 
 /* Wait for one collective of MPI's own that was begun with `error`. */
 yk_status yk_mpi_finish(yk_comm *c, int error, MPI_Request *request, const char *what);
 
-/* Agree on the exponent of the scale of `r`: 0 unless the wire is fp16. */
-yk_status yk_mpi_agree_exponent(yk_comm *c, const yk_reduction *r, int *exponent_out);
+/* The exponent of a reduction's scale, where its stream passes. */
+static inline int yk_mpi_exponent(const mpi_task *t)
+{
+    return t->scale.greatest ? yk_wire_scale_exponent(*t->scale.greatest, t->scale.n_ranks) : 0;
+}
 
 /* MPI's way to add, for the wire formats that it does not know. */
 void yk_mpi_add_bf16(void *in, void *inout, int *n, MPI_Datatype *type);

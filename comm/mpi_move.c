@@ -138,6 +138,16 @@ yk_status yk_mpi_finish(yk_comm *c, int error, MPI_Request *request, const char 
     return yk_mpi_wait(request, 1, NULL, yk_mpi_deadline(c), what);
 }
 
+yk_status yk_mpi_run_greatest(const mpi_task *t)
+{
+    float *value = t->buffer, mine = *value;
+    MPI_Request request;
+    return yk_mpi_finish(t->comm,
+                         MPI_Iallreduce(&mine, value, 1, MPI_FLOAT, MPI_MAX,
+                                        yk_mpi_group_of(t->comm)->library, &request),
+                         &request, "scale of gradients");
+}
+
 /* All learn the sums of all, and add in the order of the group's index. */
 yk_status yk_mpi_run_values(const mpi_task *t)
 {

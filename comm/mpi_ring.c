@@ -4,7 +4,6 @@
  * chooses the way and the order.
  */
 #include "comm/mpi_group.h"
-#include "runtime/device/wire.h"
 
 static void add(void *in, void *inout, int n, yk_dtype wire)
 {
@@ -51,8 +50,7 @@ yk_status yk_mpi_run_ring(const mpi_task *t)
     yk_comm *c = t->comm;
     const yk_reduction *r = &t->reduction;
     int64_t n = c->size * r->count;
-    int exponent;
-    YK_TRY(yk_mpi_agree_exponent(c, r, &exponent));
+    int exponent = yk_mpi_exponent(t);
     bool packs = r->dtype != r->wire || exponent != 0;
     if (packs) {
         int64_t flushed = yk_wire_pack(r->full, r->wire, r->full, r->dtype, n, exponent);

@@ -99,6 +99,7 @@ extern const yk_carrier yk_nccl_carrier;
 yk_status yk_nccl_all_gather(yk_comm *c, void *full, const void *shard, int64_t bytes,
                              yk_stream *stream);
 yk_status yk_nccl_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream);
+yk_status yk_nccl_greatest(yk_comm *c, float *value, yk_stream *stream);
 yk_status yk_nccl_all_reduce_values(yk_comm *c, yk_step_values *values, yk_stream *stream);
 yk_status yk_nccl_broadcast(yk_comm *c, void *buffer, int64_t bytes, int root, yk_stream *stream);
 yk_status yk_nccl_barrier(yk_comm *c, yk_stream *stream);

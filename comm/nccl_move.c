@@ -66,18 +66,17 @@ static yk_status reduce_floats(yk_comm *c, float *value, ncclRedOp_t op, cudaStr
     return yk_nccl_finish(c, NCCL_LANE_REDUCE, result, what);
 }
 
-static yk_status nccl_greatest(yk_comm *c, float *value, yk_stream *stream)
+const yk_carrier yk_nccl_carrier = {
+    .exchange = nccl_exchange,
+    .gather = nccl_gather,
+};
+
+yk_status yk_nccl_greatest(yk_comm *c, float *value, yk_stream *stream)
 {
     cudaStream_t s;
     YK_TRY(yk_cuda_native(stream, &s));
     return reduce_floats(c, value, ncclMax, s, "scale of gradients");
 }
-
-const yk_carrier yk_nccl_carrier = {
-    .exchange = nccl_exchange,
-    .gather = nccl_gather,
-    .greatest = nccl_greatest,
-};
 
 /* ---- a sum as NCCL forms it --------------------------------------------------------------- */
 
@@ -118,10 +117,10 @@ static yk_status unpack(const yk_reduction *r, void *to, const void *from, int64
 static yk_status run_ring(yk_comm *c, const yk_reduction *r, yk_stream *stream, cudaStream_t s)
 {
     nccl_group *g = yk_nccl_group_of(c);
-    bool packs = r->dtype != r->wire || r->wire == YK_F16;
+    bool packs = yk_reduction_packs(r);
     int64_t n = c->size * r->count, part = r->count * yk_dtype_bytes(r->wire);
     yk_wire_scale scale;
-    YK_TRY(yk_exact_agree_scale(&g->exact, r, stream, &scale));
+    YK_TRY(yk_comm_agree_scale(c, r, stream, &scale));
     if (packs)
         YK_TRY(yk_pack(stream, &(yk_pack_args){.packed = r->full,
                                                .x = r->full,
@@ -160,7 +159,7 @@ yk_status yk_nccl_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream)
         YK_TRY(run_ring(c, r, stream, s));
     else
         YK_TRY(yk_exact_run(&g->exact, r, stream));
-    if (r->dtype != r->wire || r->wire == YK_F16)
+    if (yk_reduction_packs(r))
         YK_TRY(yk_copy(stream, g->n_flushed, g->exact.n_flushed, sizeof *g->n_flushed,
                        YK_COPY_DEVICE_TO_HOST));
     return yk_nccl_end(c, NCCL_LANE_REDUCE, stream);

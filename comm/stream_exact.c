@@ -298,26 +298,6 @@ static yk_status gather(const run *x)
     return YK_OK;
 }
 
-yk_status yk_exact_agree_scale(yk_exact *e, const yk_reduction *r, yk_stream *stream,
-                               yk_wire_scale *scale_out)
-{
-    const yk_exact *by = e->whole;
-    if (r->wire != YK_F16) {
-        *scale_out = (yk_wire_scale){0};
-        return YK_OK;
-    }
-    if (by->comm->n_local <=
-        e->comm->n_local) { /* else of sums that the node formed at this scale */
-        YK_TRY(yk_greatest(stream, &(yk_greatest_args){.greatest = by->greatest,
-                                                       .x = r->full,
-                                                       .n = e->comm->size * r->count,
-                                                       .dtype = r->dtype}));
-        YK_TRY(by->carrier->greatest(by->comm, by->greatest, stream));
-    }
-    *scale_out = (yk_wire_scale){by->greatest, by->comm->size};
-    return YK_OK;
-}
-
 yk_status yk_exact_run(yk_exact *e, const yk_reduction *r, yk_stream *stream)
 {
     run x = {.exact = e,
@@ -325,12 +305,12 @@ yk_status yk_exact_run(yk_exact *e, const yk_reduction *r, yk_stream *stream)
              .r = r,
              .given = stream,
              .sums = e->sums,
-             .packs = r->dtype != r->wire || r->wire == YK_F16,
+             .packs = yk_reduction_packs(r),
              .element = yk_dtype_bytes(r->dtype),
              .wire = yk_dtype_bytes(r->wire),
              .part = r->count * yk_dtype_bytes(r->dtype),
              .of = e->comm->chunk * yk_dtype_bytes(e->comm->o.wire)};
-    YK_TRY(yk_exact_agree_scale(e, r, stream, &x.scale));
+    YK_TRY(yk_comm_agree_scale(e->comm, r, stream, &x.scale));
     YK_TRY(scatter(&x));
     return r->shard ? YK_OK : gather(&x);
 }

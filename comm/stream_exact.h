@@ -10,7 +10,6 @@
 #define YK_COMM_STREAM_EXACT_H
 
 #include "comm/backend.h"
-#include "runtime/device/ops_wire.h"
 
 /* Bytes to or from index `peer`. */
 typedef struct yk_transfer {
@@ -27,19 +26,15 @@ typedef struct yk_carrier {
     yk_status (*exchange)(yk_comm *comm, const yk_transfer *list, int n, yk_stream *stream);
     /* Part i of full, `bytes` bytes, from index i to all; this rank's is in its place. */
     yk_status (*gather)(yk_comm *comm, void *full, int64_t bytes, yk_stream *stream);
-    /* *value becomes the greatest of all ranks'. */
-    yk_status (*greatest)(yk_comm *comm, float *value, yk_stream *stream);
 } yk_carrier;
 
 /* What a group needs for its sums; made with it. */
 typedef struct yk_exact {
     yk_comm *comm; /* borrowed, like what follows */
     const yk_carrier *carrier;
-    const struct yk_exact *whole; /* of options.whole, or this one: whose scale it is */
-    float *greatest;              /* device memory: of this group's last sum */
-    int64_t *n_flushed;           /* device memory */
-    yk_stream *sums;              /* owned, like what follows */
-    yk_event *joined;             /* where one stream follows the other */
+    int64_t *n_flushed;                           /* device memory */
+    yk_stream *sums;                              /* owned, like what follows */
+    yk_event *joined;                             /* where one stream follows the other */
     yk_event *packed[2], *arrived[2], *summed[2]; /* of two steps */
     yk_event *crossed[2], *closed[2];             /* of two chunks */
     yk_transfer *list;                            /* (2 * size) */
@@ -56,10 +51,5 @@ void yk_exact_fini(yk_exact *exact);
 
 /* Enqueue a reduction.                                                                  [stream] */
 yk_status yk_exact_run(yk_exact *exact, const yk_reduction *reduction, yk_stream *stream);
-
-/* The scale that a reduction travels with, agreed on by all on `stream`; also for a sum that is formed
- * in another way. */
-yk_status yk_exact_agree_scale(yk_exact *exact, const yk_reduction *reduction, yk_stream *stream,
-                               yk_wire_scale *scale_out);
 
 #endif

@@ -92,14 +92,14 @@ static void host_memory_joins_the_ranks_of_one_node(void **state)
     yk_comm *whole;
     open_device(&x);
     assert_string_equal(backend_of(&x, 8, YK_AXIS_WORLD, NULL, YK_F16), "hostmem");
-    assert_string_equal(backend_of(&x, 4, YK_AXIS_WORLD, NULL, YK_F16), "nccl");
+    assert_string_equal(backend_of(&x, 4, YK_AXIS_WORLD, NULL, YK_F16), "hostmem+nccl");
     assert_string_equal(backend_of(&x, 4, YK_AXIS_NODE, NULL, YK_F16), "hostmem");
     assert_string_equal(backend_of(&x, 4, YK_AXIS_ACROSS, NULL, YK_F16), "nccl");
     assert_string_equal(backend_of(&x, 1, YK_AXIS_NODE, NULL, YK_F16), "self");
-    /* All nodes agree on the scale of fp16, and that is nothing for memory of one. */
     assert_int_equal(create(&x, 8, 4, YK_COMM_HOSTMEM, YK_AXIS_WORLD, NULL, YK_F16, 0, &whole),
                      YK_OK);
-    assert_string_equal(backend_of(&x, 4, YK_AXIS_NODE, whole, YK_F16), "nccl");
+    assert_string_equal(backend_of(&x, 4, YK_AXIS_NODE, whole, YK_F16), "hostmem");
+    assert_string_equal(backend_of(&x, 1, YK_AXIS_WORLD, NULL, YK_F16), "nccl");
     yk_comm_destroy(whole);
     close_rig(&x);
 }

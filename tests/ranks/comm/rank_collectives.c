@@ -38,7 +38,7 @@ static void synchronize(rank_rig *r)
 /* What reduces nothing, or in place, takes no staging memory; but hostmem keeps small things there. */
 static bool takes_none(const rank_group *g)
 {
-    bool hostmem = strcmp(yk_comm_backend_name(g->comm), "hostmem") == 0;
+    bool hostmem = strncmp(yk_comm_backend_name(g->comm), "hostmem", 7) == 0;
     return hostmem || yk_arena_used(g->arena) == 0;
 }
 

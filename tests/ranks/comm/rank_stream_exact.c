@@ -20,7 +20,6 @@ typedef struct parcel {
     const yk_comm *comm;
     yk_transfer *list;
     int n;
-    float *greatest, *others; /* of a greatest: others has one of each rank */
 } parcel;
 
 static yk_status carry(void *context)
@@ -37,11 +36,8 @@ static yk_status carry(void *context)
             MPI_Irecv(t->data, (int)t->bytes, MPI_BYTE, rank, 7, MPI_COMM_WORLD, &requests[i]);
     }
     MPI_Waitall(p->n, requests, MPI_STATUSES_IGNORE);
-    for (int i = 0; p->others && i < p->comm->size; i++)
-        if (i != p->comm->index && p->others[i] > *p->greatest) *p->greatest = p->others[i];
     free(requests);
     free(p->list);
-    free(p->others);
     return YK_OK;
 }
 
@@ -77,18 +73,9 @@ static yk_status test_gather(yk_comm *c, void *full, int64_t bytes, yk_stream *s
     return to_all((parcel){.comm = c}, (char *)full + c->index * bytes, full, bytes, stream);
 }
 
-static yk_status test_greatest(yk_comm *c, float *value, yk_stream *stream)
-{
-    parcel p = {.comm = c, .greatest = value};
-    p.others = calloc((size_t)c->size, sizeof *p.others);
-    if (!p.others) return yk_fail(YK_ENOMEM, "test", "no memory");
-    return to_all(p, value, p.others, sizeof *value, stream);
-}
-
 static const yk_carrier carrier = {
     .exchange = test_exchange,
     .gather = test_gather,
-    .greatest = test_greatest,
 };
 
 /* ---- groups ------------------------------------------------------------------------------- */
@@ -96,7 +83,6 @@ static const yk_carrier carrier = {
 typedef struct sums {
     rank_group group;
     yk_exact exact;
-    float greatest;
     int64_t n_flushed;
     int n_nodes;
     int ranks[64];
@@ -107,16 +93,13 @@ static void open_sums(rank_rig *r, sums *s, yk_axis axis, yk_dtype wire, int64_t
                       sums *whole)
 {
     *s = (sums){0};
-    s->group = rank_group_open(r, axis, YK_REDUCE_EXACT, wire, max_count, 30);
+    s->group = whole ? rank_group_open_part(r, axis, &whole->group, max_count)
+                     : rank_group_open(r, axis, YK_REDUCE_EXACT, wire, max_count, 30);
     yk_comm *c = s->group.comm;
     if (c->chunk > 128) c->chunk = 128;
     s->n_nodes = c->n_nodes;
     memcpy(s->ranks, c->ranks, (size_t)c->size * sizeof *c->ranks);
-    s->exact = (yk_exact){.comm = c,
-                          .carrier = &carrier,
-                          .whole = whole ? &whole->exact : &s->exact,
-                          .greatest = &s->greatest,
-                          .n_flushed = &s->n_flushed};
+    s->exact = (yk_exact){.comm = c, .carrier = &carrier, .n_flushed = &s->n_flushed};
     EXPECT(r, yk_exact_init(&s->exact) == YK_OK);
 }
 

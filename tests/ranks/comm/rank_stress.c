@@ -25,7 +25,8 @@ typedef enum kind { GATHER, SCATTER, ADD, ALL_REDUCE, BROADCAST, VALUES, BARRIER
 /* A collective, the same on all ranks, and its memory on this one. */
 typedef struct job {
     kind kind;
-    int group, root;
+    int group, root; /* an index */
+    yk_comm *comm;
     yk_dtype dtype;
     int64_t count;
     uint64_t seed;
@@ -78,6 +79,7 @@ static void draw_job(rig *x, job *j)
     j->dtype = (yk_dtype)draw(x, YK_N_FLOAT_DTYPES);
     j->count = draw_count(x);
     j->seed = ref_random(x->seed, x->n++, 1);
+    j->comm = x->groups[j->group].comm;
     bool gathers = j->kind == GATHER || j->kind == BROADCAST;
     j->stream = gathers ? x->ranks.gather : x->ranks.reduce;
     if (j->kind == VALUES || j->kind == BARRIER) j->stream = x->values;
@@ -101,17 +103,17 @@ static void fill(const rig *x, const job *j, int64_t begin, int64_t n, int rank)
 /* This rank's input; what others will bring is left out. */
 static void fill_in(const rig *x, const job *j)
 {
-    int rank = x->ranks.rank;
+    int rank = x->ranks.rank, index = yk_comm_index(j->comm);
     memset(j->host, 0, (size_t)bytes_of(x, j));
     if (j->kind == GATHER)
-        fill(x, j, rank * j->count, j->count, rank);
-    else if (j->kind == BROADCAST && rank == j->root)
+        fill(x, j, index * j->count, j->count, rank);
+    else if (j->kind == BROADCAST && index == j->root)
         fill(x, j, 0, j->count, rank);
     else if (j->kind == VALUES)
         *(yk_step_values *)(void *)j->host = (yk_step_values){.loss_sum = input(j, rank, 0),
                                                               .n_tokens = rank + 1,
                                                               .lr = 7,
-                                                              .non_finite = rank == j->root};
+                                                              .non_finite = index == j->root};
     else if (j->kind != BROADCAST && j->kind != BARRIER)
         fill(x, j, 0, x->ranks.size * j->count, rank);
 }
@@ -137,9 +139,9 @@ static void be_late(rig *x, const job *j)
 
 static yk_status issue(const rig *x, const job *j)
 {
-    yk_comm *c = x->groups[j->group].comm;
+    yk_comm *c = j->comm;
     int64_t element = yk_dtype_bytes(j->dtype);
-    char *own = j->device + x->ranks.rank * j->count * element;
+    char *own = j->device + yk_comm_index(c) * j->count * element;
     char *apart = j->device + x->slot / 2; /* behind the buffer */
     switch (j->kind) {
     case GATHER:
@@ -181,8 +183,8 @@ static void check_elements(rig *x, const job *j, int64_t begin, int64_t n)
     int size = x->ranks.size;
     for (int64_t i = begin; i < begin + n; i++) {
         float expected = sum_of_all(j, size, i);
-        if (j->kind == GATHER) expected = input(j, (int)(i / j->count), i);
-        if (j->kind == BROADCAST) expected = input(j, j->root, i);
+        if (j->kind == GATHER) expected = input(j, yk_comm_rank(j->comm, (int)(i / j->count)), i);
+        if (j->kind == BROADCAST) expected = input(j, yk_comm_rank(j->comm, j->root), i);
         if (j->kind == ADD) expected += input(j, x->ranks.rank, i);
         EXPECT(&x->ranks, yk_load_f32(j->host, i, j->dtype) == expected);
     }
@@ -199,7 +201,7 @@ static void check_values(rig *x, const job *j)
 
 static void check(rig *x, const job *j)
 {
-    int64_t own = x->ranks.rank * j->count;
+    int64_t own = yk_comm_index(j->comm) * j->count;
     if (j->kind == VALUES)
         check_values(x, j);
     else if (j->kind == SCATTER || j->kind == ADD)

@@ -39,9 +39,12 @@ done <<'END'
 2 2 1 short
 3 3 1 short
 4 2 2 short
+6 3 2 brief
 8 8 1 brief
+8 2 4 brief
 2 2 1 long
 3 3 1 long
+4 2 2 long
 END
 
 case_is "a group of one process needs no MPI"

@@ -37,6 +37,19 @@ done <<'END'
 2 exit
 END
 
+while read -r what; do
+    case_is "a $what by two levels that rank 3 does not come to"
+    YK_RANK_BACKEND=hostmem on_ranks 4 2 "$program" "$what"
+    expect_status 3
+    expect_text err "did not arrive within 0.5 s"
+    expect_no_text err FAILED
+done <<'END'
+reduction
+gather
+values
+exit
+END
+
 case_is "who leaves instead of aborting waits for nobody"
 on_ranks 2 2 "$program" exit
 expect_status 3

@@ -25,6 +25,12 @@ done <<'END'
 5 1000
 END
 
+case_is "two levels, host memory in nodes and messages between them, do so too (seed $seed)"
+on_ranks 4 2 "$program" 2004 "$seed"
+expect_status 0
+expect_text out "passed 2004 collectives over hostmem+mpi on 4 ranks"
+[ -z "$err" ] || fail "something was said"
+
 case_is "the other backend gives the same sums"
 YK_RANK_BACKEND='' on_ranks 2 2 "$program" 1000 "$seed"
 expect_text out "passed 1000 collectives over mpi on 2 ranks"
