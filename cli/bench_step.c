@@ -109,6 +109,7 @@ static yk_status find_place(bench_step *b)
     b->at_s[PHASE_DEVICE] = yk_clock_age_s();
     YK_TRY(yk_device_describe(b->device, &spec));
     if (spec.kind == YK_DEVICE_CUDA) spec.memory_bytes /= b->config.launch.ranks_per_gpu;
+    if (b->world) YK_TRY(yk_world_min(b->world, spec.memory_bytes, &spec.memory_bytes));
     yk_topology topology =
         yk_ranks_topology(&spec, b->n_ranks, b->n_ranks > 1 ? yk_world_local_size(b->world) : 1);
     YK_TRY(

@@ -165,6 +165,7 @@ static yk_status create_store(yk_engine *e, const yk_engine_options *options)
         .seed = e->config->train.seed,
         .offload = e->config->memory.offload,
         .host = &e->host,
+        .kept = e->config->memory.kept_blocks == YK_AUTO ? 0 : (int)e->config->memory.kept_blocks,
     };
     YK_TRY(yk_ranks_create(&(yk_ranks_options){.config = e->config,
                                                .size = yk_engine_n_ranks(options),

@@ -7,7 +7,7 @@ yk_status yk_forward_all(yk_engine *e)
     for (int u = 0; u <= last; u++) {
         const yk_param_view *p;
         yk_watchdog_note(e->watchdog, YK_PHASE_EVALUATE, u);
-        YK_TRY(yk_store_acquire(e->store, u, u < last ? u + 1 : -1, e->compute, &p));
+        YK_TRY(yk_store_acquire(e->store, u, last, e->compute, &p));
         YK_TRY(yk_pass_forward(e->pass, u, p));
         YK_TRY(yk_store_release(e->store, u, e->compute));
     }

@@ -240,6 +240,14 @@ static yk_status refuse_all(const yk_plan_target *target, const yk_config *confi
     return status;
 }
 
+/* With what is left of the memory. */
+static yk_status keep(const yk_plan_target *target, yk_plan *plan)
+{
+    yk_status status = yk_plan_keep(target, plan);
+    if (status != YK_OK) yk_plan_fini(plan);
+    return status;
+}
+
 static yk_status choose(const yk_plan_target *target, const yk_config *config, yk_plan *plan_out)
 {
     yk_plan_row best;
@@ -248,7 +256,7 @@ static yk_status choose(const yk_plan_target *target, const yk_config *config, y
     if (n == 0) return refuse_all(target, config);
     YK_TRY(yk_plan_try(target, &best.config, plan_out));
     say_why(plan_out, config);
-    return YK_OK;
+    return keep(target, plan_out);
 }
 
 yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
@@ -261,7 +269,7 @@ yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
     YK_TRY(yk_plan_try(&target, config, &plan));
     if (yk_plan_fits_device(&plan)) {
         *plan_out = plan;
-        return YK_OK;
+        return keep(&target, plan_out);
     }
     yk_status status = yk_plan_refuse(&target, config, &plan);
     yk_plan_fini(&plan);

@@ -72,6 +72,9 @@ int yk_plan_offload(const yk_config *config, int level);
 yk_status yk_plan_find_strength(const yk_plan_target *target, const yk_config *config,
                                 int64_t least, bool *fits_out, yk_plan *plan_out);
 
+/* Where a plan leaves memory.kept_blocks open, keep as many as fit. */
+yk_status yk_plan_keep(const yk_plan_target *target, yk_plan *plan);
+
 /* Write what was chosen: "train.micro_batch: 8, memory.recompute: none, parallel.zero: 1". Of what
  * `given` leaves open when it is there, else everything. */
 void yk_plan_write_choices(const yk_config *config, const yk_config *given, char *text,

@@ -1,12 +1,24 @@
 /* optim/store/gather.c - parameters on their way to the model: acquire, release, publish.
  *
  * Stages 0 to 2 keep all parameters and exchange shards once, after an update. Stage 3 keeps a
- * shard and gathers a unit into a slot before it is used: fetched one unit ahead, on the gather
- * stream, while the unit before computes. What a slot still holds is not gathered again. Parameters
- * in host memory take the same way: what this rank keeps is copied to its place in the slot, and
+ * shard and gathers a unit into a slot before it is used, on the gather stream, while units before it
+ * compute: as many units ahead as there are slots, the first ones beside the update. What a slot still
+ * holds is not gathered again, so that with more slots the last blocks of the forward pass are there for
+ * the backward pass; with one for every block a step gathers each block once. Parameters in host memory take the same way: what this rank keeps is copied to its place in the slot, and
  * the rest, if there is more, is gathered around it.
  */
 #include "optim/store/parts.h"
+#include "runtime/base/arith.h"
+
+/* The most units that are fetched ahead: enough for a link to stay busy. A stream that is given too much
+ * holds the host, which has other work to enqueue. */
+#define UNITS_AHEAD 4
+
+/* Units that may be fetched ahead of one that is acquired. */
+static int n_ahead(const yk_store *st)
+{
+    return (int)yk_min(st->n_block_slots - 1, UNITS_AHEAD);
+}
 
 bool yk_store_uses(const yk_store *st, int unit, int owner)
 {
@@ -43,22 +55,34 @@ static yk_status bring_home(yk_store *st, yk_store_unit *u, yk_store_slot *slot)
     return yk_event_wait(slot->filled, st->g.gather);
 }
 
+/* The slot of a unit's parameters. Blocks that follow each other lie in different ones, as many as there
+ * are slots, and each always in the same one, which graphs point at. */
+static int slot_of(const yk_store *st, int unit)
+{
+    int n = st->n_block_slots, last = st->o.n_units - 1;
+    if (unit > 0 && unit < last) return (unit - 1) % n;
+    return unit > 0 && st->units[0].n_uses > 1 ? n + 1 : n;
+}
+
+/* Give a unit its slot, for work that follows on `stream`; whoever was there must be fetched again. */
+static yk_status take_place(yk_store *st, int unit, yk_stream *stream)
+{
+    int n = slot_of(st, unit);
+    yk_store_slot *slot = &st->param_slots.items[n];
+    if (slot->unit >= 0) st->units[slot->unit].param_slot = -1;
+    slot->unit = unit;
+    st->units[unit].param_slot = n;
+    return yk_event_wait(slot->free, stream);
+}
+
 /* Start fetching a unit's parameters, unless they are on their way or there. */
 static yk_status fetch(yk_store *st, int unit)
 {
     yk_store_unit *u = &st->units[unit];
-    if (u->param_slot >= 0) {
-        st->param_slots.items[u->param_slot].used_at = ++st->param_slots.clock;
-        return YK_OK;
-    }
     bool away = yk_store_offloads(st, YK_OFFLOAD_PARAMS);
-    int n;
-    YK_TRY(yk_store_slot_take(&st->param_slots, unit, u->count,
-                              away ? st->host.to_device : st->g.gather, &n));
-    for (int i = 0; i < st->o.n_units; i++) /* whoever was there must be fetched again */
-        if (st->units[i].param_slot == n) st->units[i].param_slot = -1;
-    u->param_slot = n;
-    yk_store_slot *slot = &st->param_slots.items[n];
+    if (u->param_slot >= 0) return YK_OK;
+    YK_TRY(take_place(st, unit, away ? st->host.to_device : st->g.gather));
+    yk_store_slot *slot = &st->param_slots.items[u->param_slot];
     const void *shard = u->param;
     if (away) {
         yk_store_range whole = {0, u->count};
@@ -71,25 +95,24 @@ static yk_status fetch(yk_store *st, int unit)
     return yk_event_record(u->readable, st->g.gather);
 }
 
-/* Fetch everything that `unit` uses; held, so that fetching one part cannot take another's slot. */
+/* Fetch everything that `unit` uses. */
 static yk_status fetch_all(yk_store *st, int unit)
 {
-    for (int owner = 0; owner < st->o.n_units; owner++) {
-        if (!yk_store_uses(st, unit, owner)) continue;
-        YK_TRY(fetch(st, owner));
-        st->param_slots.items[st->units[owner].param_slot].held = true;
-    }
+    for (int owner = 0; owner < st->o.n_units; owner++)
+        if (yk_store_uses(st, unit, owner)) YK_TRY(fetch(st, owner));
     return YK_OK;
 }
 
-static void let_go(yk_store *st, int unit)
+/* Fetch the units behind `unit` up to `last`, as far as there are slots beside its own: those of units that
+ * have been released. */
+static yk_status look_ahead(yk_store *st, int unit, int last)
 {
-    for (int owner = 0; owner < st->o.n_units; owner++)
-        if (yk_store_uses(st, unit, owner) && st->units[owner].param_slot >= 0)
-            st->param_slots.items[st->units[owner].param_slot].held = false;
+    int step = last > unit ? 1 : -1;
+    for (int i = 0; i < n_ahead(st) && unit != last; i++) YK_TRY(fetch_all(st, unit += step));
+    return YK_OK;
 }
 
-yk_status yk_store_acquire(yk_store *st, int unit, int next, yk_stream *stream,
+yk_status yk_store_acquire(yk_store *st, int unit, int last, yk_stream *stream,
                            const yk_param_view **views_out)
 {
     bool fetches = yk_store_fetches(st);
@@ -100,11 +123,7 @@ yk_status yk_store_acquire(yk_store *st, int unit, int next, yk_stream *stream,
         YK_TRY(yk_store_wait(st, u->readable, stream));
         if (fetches) yk_store_point_params(st, owner, st->param_slots.items[u->param_slot].data);
     }
-    if (fetches && next >= 0) {
-        YK_TRY(fetch_all(st, next));
-        let_go(st, next);
-        YK_TRY(fetch_all(st, unit)); /* already there: holds what both use */
-    }
+    if (fetches && last >= 0) YK_TRY(look_ahead(st, unit, last));
     *views_out = st->views;
     return YK_OK;
 }
@@ -116,8 +135,14 @@ yk_status yk_store_release(yk_store *st, int unit, yk_stream *stream)
         if (!yk_store_uses(st, unit, owner)) continue;
         YK_TRY(yk_event_record(st->param_slots.items[st->units[owner].param_slot].free, stream));
     }
-    let_go(st, unit);
     return YK_OK;
+}
+
+/* Gather what the next pass begins with, beside the rest of the update. */
+static yk_status fetch_early(yk_store *st, int unit)
+{
+    bool own_slot = unit < st->o.n_units - 1 || st->units[0].n_uses > 1;
+    return unit <= n_ahead(st) + 1 && own_slot ? fetch(st, unit) : YK_OK;
 }
 
 yk_status yk_store_publish(yk_store *st, int unit, yk_stream *stream)
@@ -127,7 +152,7 @@ yk_status yk_store_publish(yk_store *st, int unit, yk_stream *stream)
     if (yk_store_offloads(st, YK_OFFLOAD_PARAMS)) return YK_OK;
     if (st->n_shards == 1 || st->o.zero == 0) return YK_OK;
     YK_TRY(yk_store_follow(st, st->g.gather, stream));
-    if (yk_store_gathers(st)) return YK_OK;
+    if (yk_store_gathers(st)) return fetch_early(st, unit);
     void *shard = yk_store_at(u->param, u->param_range, u->shard.begin, st->o.compute);
     YK_TRY(yk_comm_all_gather(st->g.shard, u->param, shard, u->shard.count, st->o.compute,
                               st->g.gather));

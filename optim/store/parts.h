@@ -53,13 +53,11 @@ typedef struct yk_store_slot {
     yk_event *filled; /* what came from host memory is there */
 } yk_store_slot;
 
-#define YK_STORE_SLOTS 8
-
 /* Waits of a compute stream that are timed and not passed yet: two steps of a deep model. */
 #define YK_STORE_WAITS 1024
 
 typedef struct yk_store_slots {
-    yk_store_slot items[YK_STORE_SLOTS];
+    yk_store_slot *items; /* (n_items) owned */
     int n_items;
     int64_t clock;
 } yk_store_slots;
@@ -86,6 +84,7 @@ struct yk_store {
     yk_grad_view *grads;  /* (n_params) */
     uint64_t *keys;       /* (n_params) of the bits that rounding draws */
     yk_store_slots param_slots, grad_slots;
+    int n_block_slots; /* of param_slots, those that blocks take turns in; the ends' lie behind */
     yk_store_slots sum_slots; /* of gradients that are summed at each micro-batch and offloaded */
     yk_store_lane lanes[YK_STORE_LANES];
     int next_lane;

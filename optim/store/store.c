@@ -149,6 +149,10 @@ static bool is_tied(const yk_store *st, int unit)
 static yk_status push_slot(yk_store_slots *slots, yk_arena *arena, const char *name, int64_t count,
                            yk_dtype dtype, yk_stream *stream)
 {
+    yk_store_slot *more =
+        realloc(slots->items, (size_t)(slots->n_items + 1) * sizeof *slots->items);
+    if (!more) return yk_fail(YK_ENOMEM, "store", "no memory for the table of places");
+    slots->items = more;
     yk_store_slot *s = &slots->items[slots->n_items];
     *s = (yk_store_slot){.count = count, .unit = -1};
     YK_TRY(push_zeroed(arena, name, count, dtype, stream, &s->data));
@@ -169,7 +173,7 @@ static yk_status push_slots(yk_store *st, yk_store_slots *slots, yk_arena *arena
     for (int i = 0; i < n_blocks; i++) YK_TRY(push_slot(slots, arena, name, block, dtype, stream));
     int64_t head = st->units[last].count, end = st->units[0].count;
     bool tied = is_tied(st, 0);
-    if (!tied && head > block) end = yk_max(end, head);
+    if (!tied) end = yk_max(end, head);
     YK_TRY(push_slot(slots, arena, name, end, dtype, stream));
     return tied ? push_slot(slots, arena, name, head, dtype, stream) : YK_OK;
 }
@@ -198,9 +202,10 @@ static yk_status create_events(yk_store *st, yk_device *device)
 static yk_status take_memory(yk_store *st, yk_arena *arena, yk_stream *stream)
 {
     YK_TRY(push_states(st, arena, stream));
+    st->n_block_slots = (int)yk_max(2, yk_min(2 + st->o.kept, st->o.n_units - 2));
     if (yk_store_fetches(st))
-        YK_TRY(push_slots(st, &st->param_slots, arena, "parameters of a unit", st->o.compute, 2,
-                          stream));
+        YK_TRY(push_slots(st, &st->param_slots, arena, "parameters of a unit", st->o.compute,
+                          st->n_block_slots, stream));
     /* Offloaded, one more is on its way out while the next comes in. */
     if (yk_store_slots_grads(st))
         YK_TRY(push_slots(st, &st->grad_slots, arena, "gradients of a unit", st->o.grads,
@@ -294,6 +299,7 @@ static void destroy_slots(yk_store_slots *slots)
         yk_event_destroy(slots->items[i].free);
         yk_event_destroy(slots->items[i].filled);
     }
+    free(slots->items);
 }
 
 void yk_store_destroy(yk_store *store)

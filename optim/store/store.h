@@ -8,8 +8,8 @@
  *           then yk_store_sum_squares(), the decision on the device, and yk_store_update(). A model
  *           sees views (pointer, dtype) indexed by parameter and never a flat offset or a rank.
  * Stages.   0 replicates; 1 shards master weights and moments; 2 also gradients; 3 also parameters
- *           (Rajbhandari et al. 2020). What is sharded is gathered before it is read, one unit
- *           ahead, and summed over ranks as soon as a unit's gradient is complete, both on streams
+ *           (Rajbhandari et al. 2020). What is sharded is gathered before it is read, one unit or
+ *           more ahead, and summed over ranks as soon as a unit's gradient is complete, both on streams
  *           of their own beside the computation.
  * Layout.   The parameters of a unit lie in one flat buffer, those that decay first, each tensor
  *           at a multiple of 128 elements, so that it starts at a multiple of 256 bytes in every
@@ -62,6 +62,8 @@ typedef struct yk_store_options {
     const yk_store_groups *groups; /* NULL: one rank */
     int offload;                   /* yk_offload: what of the store's lies in host memory */
     const yk_host_side *host;      /* NULL where nothing does */
+    int kept; /* blocks whose parameters, fetched for the forward pass, stay for the backward pass, beside
+               * the two that are always there; as many more are fetched ahead */
     int64_t
         piece; /* elements that are squared, or pass through the device, at a time; a multiple of
                     * 128; 0: what suits the device. Sums of squares depend on it */
@@ -93,9 +95,10 @@ void yk_store_begin(yk_store *store, int64_t n_micro, yk_step_values *values);
 /* Make the parameters that `unit` uses readable for work that follows on `stream`. The views hold
  * until the unit is released.
  *
- * next  the unit that will be acquired after this one, fetched meanwhile; -1: none
+ * last  units from this one to that, up or down, will be acquired in turn: those next to it are fetched
+ *       meanwhile, as many as there is room for; -1: none
  */
-yk_status yk_store_acquire(yk_store *store, int unit, int next, yk_stream *stream,
+yk_status yk_store_acquire(yk_store *store, int unit, int last, yk_stream *stream,
                            const yk_param_view **views_out);
 yk_status yk_store_release(yk_store *store, int unit, yk_stream *stream);
 

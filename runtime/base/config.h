@@ -196,9 +196,11 @@ typedef struct yk_config {
         yk_recompute recompute;
         int64_t recompute_blocks; /* the first so many blocks are under `recompute`, the others
                                    * under the next weaker; YK_AUTO: all, or as the plan chooses */
-        int64_t head_chunk;       /* rows of logits at a time, or YK_AUTO */
-        int64_t device_limit;     /* bytes; 0: what the device has */
-        int offload;              /* yk_offload, several together; 0: nothing */
+        int64_t kept_blocks;  /* beside two, whose fetched parameters stay for the backward pass;
+                                   * YK_AUTO: as the plan chooses, elsewhere none */
+        int64_t head_chunk;   /* rows of logits at a time, or YK_AUTO */
+        int64_t device_limit; /* bytes; 0: what the device has */
+        int offload;          /* yk_offload, several together; 0: nothing */
     } memory;
     struct {
         int64_t every; /* steps between savings of the weights; 0: at the end alone */

@@ -341,6 +341,13 @@ const yk_config_key yk_config_keys[] = {
      .may_be_auto = true, .also = "recompute_num_layers",
      .text = "The first so many blocks are under memory.recompute, and those after them one step "
              "less. auto: all of them, or what memory.recompute: auto chooses."},
+    {INT(memory.kept_blocks), .initial = "auto", .unit = "blocks", .min = 0, .max = 4096,
+     .may_be_auto = true, .also = "reshard_after_forward",
+     .text =
+         "Where parameters are gathered or come from the host (parallel.zero: 3, "
+         "memory.offload: params), so many blocks beside two keep theirs on the device from the "
+         "forward to the backward pass. auto: on GPUs that train together as many as fit, "
+         "elsewhere none. It changes no result."},
     {INT(memory.head_chunk), .initial = "auto", .unit = "tokens", .min = 1, .max = 1 << 24,
      .may_be_auto = true, .also = "loss_chunk_size",
      .text = "Tokens whose logits are in memory at a time."},

@@ -385,6 +385,45 @@ static void every_preset_can_be_planned_in_every_stage(void **state)
         }
 }
 
+/* Gathered parameters of so many blocks stay for the backward pass as there is room for; the others are
+ * gathered twice. */
+static void parameters_are_kept_where_there_is_room(void **state)
+{
+    (void)state;
+    static const char *const none[] = {"parallel.zero=3", "model.layers=8", "train.micro_batch=3",
+                                       "memory.kept_blocks=0", NULL};
+    static const char *const open[] = {"parallel.zero=3", "model.layers=8", "train.micro_batch=3",
+                                       NULL};
+    yk_config config;
+    yk_model_shape shape;
+    yk_plan least, plan;
+    int64_t bytes_sent[7];
+    assert_int_equal(plan_tiny(none, 0, 4, &config, &shape, &least), YK_OK);
+    yk_config_fini(&config);
+    for (int64_t kept = 0; kept <= 6; kept++) {
+        char set[40];
+        snprintf(set, sizeof set, "memory.kept_blocks=%d", (int)kept);
+        const char *sets[] = {"parallel.zero=3", "model.layers=8", "train.micro_batch=3", set,
+                              NULL};
+        assert_int_equal(plan_tiny(sets, 0, 4, &config, &shape, &plan), YK_OK);
+        yk_config_fini(&config);
+        int64_t bytes = yk_plan_device_bytes(&plan);
+        bytes_sent[kept] = plan.bytes_sent;
+        yk_plan_fini(&plan);
+        /* A twentieth more than that, and nothing is left for another block. */
+        assert_int_equal(plan_tiny(open, bytes + bytes / 20, 4, &config, &shape, &plan), YK_OK);
+        assert_true(plan.config.memory.kept_blocks >= kept);
+        assert_true(yk_plan_device_bytes(&plan) <= plan.limit);
+        assert_true(plan.step_s <= least.step_s);
+        yk_plan_fini(&plan);
+        yk_config_fini(&config);
+    }
+    for (int kept = 1; kept <= 6; kept++)
+        assert_int_equal(bytes_sent[0] - bytes_sent[kept], kept * (bytes_sent[0] - bytes_sent[1]));
+    assert_true(bytes_sent[1] < bytes_sent[0]);
+    yk_plan_fini(&least);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -398,6 +437,7 @@ int main(void)
         cmocka_unit_test(auto_offloads_what_does_not_fit_the_device),
         cmocka_unit_test(a_thousand_ranks_are_planned_like_one),
         cmocka_unit_test(every_preset_can_be_planned_in_every_stage),
+        cmocka_unit_test(parameters_are_kept_where_there_is_room),
         cmocka_unit_test(ledger_adds_up_to_the_arenas),
         cmocka_unit_test(sampling_during_training_is_planned),
     };

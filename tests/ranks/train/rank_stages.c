@@ -93,6 +93,31 @@ static void all_stages(yk_world *world, const char *dir, const char *backend)
                        backend);
 }
 
+/* Whatever blocks keep their parameters for the backward pass, and however many are fetched ahead. */
+static void all_kept(yk_world *world, const char *dir, const char *backend)
+{
+    static const char *const heads[] = {"model.tied=true", "model.tied=false"};
+    static const char *const kept[] = {"memory.kept_blocks=0", "memory.kept_blocks=1",
+                                       "memory.kept_blocks=2", "memory.kept_blocks=9"};
+    static const char *const places[] = {"memory.offload=[]", "memory.offload=params"};
+    char micro[40];
+    snprintf(micro, sizeof micro, "train.micro_batch=%d", 24 / yk_world_size(world));
+    for (int head = 0; head < 2; head++) {
+        const char *const sets[] = {shapes[2][0],     shapes[2][1], micro, models[1],
+                                    "model.layers=5", heads[head],  NULL};
+        outcome first = train(world, dir, sets, (const char *[]){zeros[0], NULL});
+        for (int i = 0; i < 8; i++) {
+            part_about("%s %s %s %s", heads[head], kept[i % 4], places[i / 4],
+                       backend ? backend : "");
+            outcome o =
+                train(world, dir, sets,
+                      (const char *[]){zeros[3], kept[i % 4], places[i / 4], backend, NULL});
+            REQUIRE(world, memcmp(o.loss, first.loss, sizeof o.loss) == 0);
+            REQUIRE(world, o.hash == first.hash);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     yk_world *world;
@@ -101,6 +126,7 @@ int main(int argc, char **argv)
     part_write_data(world, argv[1]);
     if (argc > 2) snprintf(backend, sizeof backend, "comm.backend=%s", argv[2]);
     all_stages(world, argv[1], argc > 2 ? backend : NULL);
+    all_kept(world, argv[1], argc > 2 ? backend : NULL);
     if (yk_world_rank(world) == 0)
         printf("passed on %d ranks, %d nodes\n", yk_world_size(world), yk_world_n_nodes(world));
     yk_world_leave(world);
