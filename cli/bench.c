@@ -1,9 +1,7 @@
-/* cli/bench.c - `yoke bench ops`: the time of every operation and how far from
- * the limit it is.
+/* cli/bench.c - `yoke bench ops`: the time of every operation and how far from the limit it is.
  *
- * The limits are measured first, on this device: a large copy and a large
- * matrix product. A row's limit is the larger of its operations at the
- * product's rate and its bytes at the copy's.
+ * The limits are measured first, on this device: a large copy and a large matrix product. A row's limit
+ * is the larger of its operations at the product's rate and its bytes at the copy's.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,9 +12,7 @@
 #include "engine/device_choice.h"
 #include "runtime/device/tune.h"
 
-/* ---- printing
- * -----------------------------------------------------------------------------
- */
+/* ---- printing ----------------------------------------------------------------------------- */
 
 static double limit_s(const yk_bench *b, const yk_cost *cost)
 {
@@ -66,18 +62,7 @@ static void print_json(const yk_bench *b)
     printf("]}\n");
 }
 
-/* ---- the command
- * -------------------------------------------------------------------------- */
-
-yk_status yk_bench_find_dtype(const char *name, yk_dtype *dtype_out)
-{
-    for (int t = 0; t < YK_N_FLOAT_DTYPES; t++)
-        if (strcmp(name, yk_dtype_name((yk_dtype)t)) == 0) {
-            *dtype_out = (yk_dtype)t;
-            return YK_OK;
-        }
-    return yk_fail(YK_EINVAL, "--dtype", "\"%s\" is none of fp32, bf16, fp16", name);
-}
+/* ---- the command -------------------------------------------------------------------------- */
 
 static yk_status find_shape(const char *preset, yk_model_shape *shape_out)
 {
@@ -93,12 +78,9 @@ static yk_status find_shape(const char *preset, yk_model_shape *shape_out)
 
 static yk_status open_device(const char *name, yk_device **device_out)
 {
-    bool cuda =
-        strcmp(name, "cuda") == 0 || (strcmp(name, "auto") == 0 && yk_device_count_cuda() > 0);
-    if (cuda) return yk_device_open_cuda(0, device_out);
-    if (strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0)
-        return yk_device_open_cpu(0, device_out);
-    return yk_fail(YK_EINVAL, "--device", "\"%s\" is none of auto, cpu, cuda", name);
+    bool gpu;
+    YK_TRY(yk_bench_find_device(name, &gpu));
+    return gpu ? yk_device_open_cuda(0, device_out) : yk_device_open_cpu(0, device_out);
 }
 
 /* The default of training, which falls back to our own, unless one is asked for. */
@@ -143,35 +125,11 @@ yk_status yk_cli_bench(int argc, char **argv)
     int n;
     yk_bench b = {.batch = 64, .seq_len = 1024, .stretch_ms = 5, .only = ""};
     const yk_cli_option options[] = {
-        {.name = "model",
-         .type = YK_CLI_TEXT,
-         .out = &preset,
-         .value = "PRESET",
-         .text = "whose sizes to take (gpt2-124m)"},
-        {.name = "micro-batch",
-         .type = YK_CLI_INT,
-         .out = &b.batch,
-         .value = "B",
-         .text = "sequences (64)",
-         .min = 1,
-         .max = 4096},
-        {.name = "seq",
-         .type = YK_CLI_INT,
-         .out = &b.seq_len,
-         .value = "T",
-         .text = "tokens of a sequence (1024)",
-         .min = 1,
-         .max = 1 << 20},
-        {.name = "dtype",
-         .type = YK_CLI_TEXT,
-         .out = &dtype,
-         .value = "TYPE",
-         .text = "fp32, bf16 or fp16 (bf16)"},
-        {.name = "device",
-         .type = YK_CLI_TEXT,
-         .out = &device,
-         .value = "DEVICE",
-         .text = "auto, cpu or cuda (auto)"},
+        yk_bench_option_model(&preset),
+        yk_bench_option_micro_batch(&b.batch, "sequences (64)"),
+        yk_bench_option_seq(&b.seq_len),
+        yk_bench_option_dtype(&dtype, "fp32, bf16 or fp16 (bf16)"),
+        yk_bench_option_device(&device),
         {.name = "attention",
          .type = YK_CLI_TEXT,
          .out = &attention,
@@ -196,8 +154,8 @@ yk_status yk_cli_bench(int argc, char **argv)
          .type = YK_CLI_TEXT,
          .out = &b.only,
          .value = "NAME",
-         .text = "only operations whose name has this in it"},
-        {.name = "json", .type = YK_CLI_SWITCH, .out = &json, .text = "print one JSON object"},
+         .text = "only operations whose name has this in it; several with commas between them"},
+        yk_bench_option_json(&json),
     };
     const yk_cli_command command = {
         .name = "bench",
@@ -215,10 +173,12 @@ yk_status yk_cli_bench(int argc, char **argv)
     YK_TRY(yk_cli_parse(&command, argc, argv, &what, &n, &done));
     if (done) return YK_OK;
     if (strcmp(what, "ops") != 0) return yk_fail(YK_EINVAL, what, "bench offers: ops, step, comm");
+    YK_TRY(yk_cli_check_one_process("bench ops"));
     YK_TRY(yk_bench_find_dtype(dtype, &b.dtype));
     YK_TRY(find_shape(preset, &b.shape));
     YK_TRY(open_device(device, &b.device));
-    yk_status status = choose_attention(b.device, attention, loose);
+    yk_status status = yk_bench_check_only(&b);
+    if (status == YK_OK) status = choose_attention(b.device, attention, loose);
     if (status == YK_OK) status = choose_tuning(b.device, tune);
     if (status == YK_OK) status = bench_ops(&b, json);
     yk_device_close(b.device);

@@ -9,6 +9,7 @@
 #ifndef YK_CLI_BENCH_H
 #define YK_CLI_BENCH_H
 
+#include "cli/options.h"
 #include "models/model.h"
 #include "runtime/device/ops.h"
 
@@ -30,7 +31,9 @@ typedef struct yk_bench {
     int64_t batch, seq_len;
     yk_dtype dtype;
     int64_t stretch_ms;
-    const char *only; /* time the operations whose name has this in it; "": all */
+    const char *only; /* time the operations whose name has one of these in it, with commas between
+                       * them; "": all */
+    bool lists;       /* operations add a row with their name, and nothing is run */
 
     uint8_t *memory; /* device memory; [0, used) is taken by the case under way */
     int64_t memory_bytes, used;
@@ -52,6 +55,12 @@ typedef struct yk_bench {
  */
 yk_status yk_bench_open(yk_bench *b);
 void yk_bench_close(yk_bench *b);
+
+/* Before b is opened: does b->only name operations of a step of b->shape?
+ *
+ * YK_EINVAL  one of its words is in no name: the names are told
+ */
+yk_status yk_bench_check_only(const yk_bench *b);
 
 /* How many sets of `bytes` to take so that a round through them does not fit a
  * cache. */
@@ -76,11 +85,20 @@ typedef yk_status (*yk_bench_fn)(yk_stream *stream, const void *args);
 yk_status yk_bench_run(yk_bench *b, const char *name, const char *size, yk_bench_fn fn,
                        const void *args, int64_t args_bytes, int n_sets, yk_cost cost);
 
-/* A floating-point type by its name.
+/* Rows of the tables of options, whose values go to `out`; `text` is borrowed. */
+yk_cli_option yk_bench_option_model(const char **out);
+yk_cli_option yk_bench_option_micro_batch(int64_t *out, const char *text);
+yk_cli_option yk_bench_option_seq(int64_t *out);
+yk_cli_option yk_bench_option_dtype(const char **out, const char *text);
+yk_cli_option yk_bench_option_device(const char **out);
+yk_cli_option yk_bench_option_json(bool *out);
+
+/* A floating-point type, and whether a device is a GPU, by the name given to --dtype and --device.
  *
- * YK_EINVAL  there is no such type
+ * YK_EINVAL  there is no such type, no such device
  */
 yk_status yk_bench_find_dtype(const char *name, yk_dtype *dtype_out);
+yk_status yk_bench_find_device(const char *name, bool *gpu_out);
 
 /* Every operation of a training step of b->shape. */
 yk_status yk_bench_ops(yk_bench *b);

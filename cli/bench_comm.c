@@ -439,15 +439,6 @@ static yk_status find_backend(const char *name, yk_comm_choice *choice_out)
     return yk_fail(YK_EINVAL, "--backend", "\"%s\" is none of all, mpi, nccl, hostmem", name);
 }
 
-static yk_status find_device(const char *name, bool *gpu_out)
-{
-    bool is_auto = strcmp(name, "auto") == 0;
-    if (!is_auto && strcmp(name, "cpu") != 0 && strcmp(name, "cuda") != 0)
-        return yk_fail(YK_EINVAL, "--device", "\"%s\" is none of auto, cpu, cuda", name);
-    *gpu_out = is_auto ? yk_device_count_cuda() > 0 : name[1] == 'u';
-    return YK_OK;
-}
-
 static yk_status bench_world(bench *b, bool gpu, yk_comm_choice only)
 {
     YK_TRY(yk_world_join(&b->world));
@@ -493,24 +484,13 @@ yk_status yk_bench_comm(int argc, char **argv)
          .text = "largest buffer, in MiB (1024 on GPUs, else 64)",
          .min = 1,
          .max = 1 << 20},
-        {.name = "dtype",
-         .type = YK_CLI_TEXT,
-         .out = &dtype,
-         .value = "TYPE",
-         .text = "fp32, bf16 or fp16, in memory and on the wire (bf16)"},
-        {.name = "device",
-         .type = YK_CLI_TEXT,
-         .out = &device,
-         .value = "DEVICE",
-         .text = "auto, cpu or cuda (auto)"},
+        yk_bench_option_dtype(&dtype, "fp32, bf16 or fp16, in memory and on the wire (bf16)"),
+        yk_bench_option_device(&device),
         {.name = "beside",
          .type = YK_CLI_SWITCH,
          .out = &b.beside,
          .text = "run matrix products meanwhile, and print the share of their rate that is lost"},
-        {.name = "json",
-         .type = YK_CLI_SWITCH,
-         .out = &b.json,
-         .text = "print one JSON object, on one line"},
+        yk_bench_option_json(&b.json),
     };
     const yk_cli_command command = {
         .name = "bench comm",
@@ -527,7 +507,7 @@ yk_status yk_bench_comm(int argc, char **argv)
     YK_TRY(yk_bench_find_dtype(dtype, &b.dtype));
     YK_TRY(find_backend(backend, &only));
     yk_machine_order_gpus();
-    YK_TRY(find_device(device, &gpu));
+    YK_TRY(yk_bench_find_device(device, &gpu));
     b.min_bytes = min_mib ? min_mib << 20 : SIZE_MIN;
     b.max_bytes = max_mib << 20;
     return bench_world(&b, gpu, only);

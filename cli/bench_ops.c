@@ -65,14 +65,13 @@ static int64_t rows_of(const yk_bench *b)
     return b->batch * b->seq_len;
 }
 
-/* ---- ceilings
- * -----------------------------------------------------------------------------
- */
+/* ---- ceilings ----------------------------------------------------------------------------- */
 
 static yk_status bench_moving(yk_bench *b)
 {
     copy_args a[1];
-    int64_t bytes = yk_min(INT64_C(2) << 30, (b->memory_bytes - b->workspace_bytes) / 4);
+    int64_t most = INT64_C(256) << (yk_device_get_kind(b->device) == YK_DEVICE_CPU ? 20 : 23);
+    int64_t bytes = yk_min(most, (b->memory_bytes - b->workspace_bytes) / 4);
     char size[48];
     snprintf(size, sizeof size, "%lld MiB", (long long)(bytes >> 20));
     a[0] = (copy_args){.dst = yk_bench_space(b, YK_F32, bytes / 4),
@@ -103,8 +102,7 @@ static yk_status bench_square(yk_bench *b)
     return YK_OK;
 }
 
-/* ---- embedding and norms
- * ------------------------------------------------------------------ */
+/* ---- embedding and norms ------------------------------------------------------------------ */
 
 static yk_status bench_embed(yk_bench *b)
 {
@@ -182,8 +180,7 @@ static yk_status bench_norm(yk_bench *b)
                         yk_norm_backward_cost(g));
 }
 
-/* ---- linear layers
- * ------------------------------------------------------------------------ */
+/* ---- linear layers ------------------------------------------------------------------------ */
 
 typedef struct layer {
     const char *name;
@@ -288,9 +285,7 @@ static yk_status bench_layers(yk_bench *b)
     return YK_OK;
 }
 
-/* ---- attention
- * ----------------------------------------------------------------------------
- */
+/* ---- attention ---------------------------------------------------------------------------- */
 
 static yk_status bench_rope(yk_bench *b)
 {
@@ -358,8 +353,7 @@ static yk_status bench_attention(yk_bench *b)
                         yk_attention_backward_cost(&g));
 }
 
-/* ---- activations and loss
- * ----------------------------------------------------------------- */
+/* ---- activations and loss ----------------------------------------------------------------- */
 
 static yk_status bench_activation(yk_bench *b)
 {
@@ -408,8 +402,7 @@ static yk_status bench_loss(yk_bench *b)
     return yk_bench_run(b, "loss_sum", "", run_loss_sum, &l, sizeof l, 1, yk_loss_sum_cost(&l));
 }
 
-/* ---- the optimiser
- * ------------------------------------------------------------------------ */
+/* ---- the optimiser ------------------------------------------------------------------------ */
 
 static yk_status bench_step(yk_bench *b)
 {
@@ -440,7 +433,7 @@ static yk_status bench_step(yk_bench *b)
         a.master = param;
         a.m = yk_bench_random(b, YK_BF16, n);
         a.master_dtype = a.moments_dtype = YK_BF16;
-        YK_TRY(yk_bench_run(b, "adamw, bf16 states", size, run_adamw, &a, sizeof a, 1,
+        YK_TRY(yk_bench_run(b, "adamw bf16 states", size, run_adamw, &a, sizeof a, 1,
                             yk_adamw_cost(&a)));
     }
     b->used = kept;

@@ -7,15 +7,14 @@
 
 #include "cli/bench.h"
 #include "runtime/base/arith.h"
+#include "runtime/base/words.h"
 
 #define PATTERN_NUMBERS (INT64_C(1) << 20)
 #define CACHE_BYTES     (INT64_C(256) << 20) /* more than any device keeps */
 #define WORKSPACE_BYTES (INT64_C(1) << 30)
 #define STRETCHES       11
 
-/* ---- memory
- * -------------------------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------------------------- */
 
 static uint64_t next_random(uint64_t *state)
 {
@@ -108,9 +107,7 @@ int yk_bench_sets(const yk_bench *b, int64_t bytes)
     return (int)yk_max(1, yk_min(yk_min(wanted, fitting), YK_BENCH_MAX_SETS));
 }
 
-/* ---- opening
- * ------------------------------------------------------------------------------
- */
+/* ---- opening ------------------------------------------------------------------------------ */
 
 static yk_status make_values(yk_bench *b)
 {
@@ -157,9 +154,7 @@ void yk_bench_close(yk_bench *b)
     yk_device_close(b->dry);
 }
 
-/* ---- timing
- * -------------------------------------------------------------------------------
- */
+/* ---- timing ------------------------------------------------------------------------------- */
 
 typedef struct timed {
     yk_bench_fn fn;
@@ -177,6 +172,17 @@ static yk_status stretch(yk_bench *b, const timed *t, int64_t n, double *seconds
     YK_TRY(yk_stream_synchronize(b->stream));
     *seconds_out = (yk_stream_now(b->stream) - begin) / (double)n;
     return YK_OK;
+}
+
+/* Has `name` one of the words of `only` in it, or has `only` none? */
+static bool is_wanted(const char *name, const char *only)
+{
+    for (;; only++) {
+        size_t length = strcspn(only, ",");
+        if (memmem(name, strlen(name), only, length)) return true;
+        only += length;
+        if (!*only) return false;
+    }
 }
 
 static int compare(const void *a, const void *b)
@@ -207,7 +213,11 @@ yk_status yk_bench_run(yk_bench *b, const char *name, const char *size, yk_bench
     bool fits = b->used <= b->memory_bytes - b->workspace_bytes;
     b->used = 0;
     YK_CHECK(b->n_rows < YK_BENCH_MAX_ROWS);
-    if (b->matmul_rate > 0 && !strstr(name, b->only)) return YK_OK;
+    if (b->lists) {
+        snprintf(b->rows[b->n_rows++].name, sizeof b->rows->name, "%s", name);
+        return YK_OK;
+    }
+    if (b->matmul_rate > 0 && !is_wanted(name, b->only)) return YK_OK;
     if (!fits)
         return yk_fail(YK_ENOMEM, name, "its tensors do not fit; take a smaller --micro-batch");
     YK_TRY(fn(b->dry_stream, args));
@@ -219,5 +229,40 @@ yk_status yk_bench_run(yk_bench *b, const char *name, const char *size, yk_bench
     row->cost = cost;
     YK_TRY(time_calls(b, &t, row));
     b->n_rows++;
+    return YK_OK;
+}
+
+/* ---- names ----------------------------------------------------------------------------- */
+
+static yk_status fail_name(const yk_bench *names, const char *word)
+{
+    char all[1400] = "", shown[YK_SHOWN_MAX];
+    size_t length = 0;
+    for (int i = 0; i < names->n_rows && length < sizeof all; i++)
+        length += (size_t)snprintf(all + length, sizeof all - length, "%s%s", i ? ", " : "",
+                                   names->rows[i].name);
+    return yk_fail(YK_EINVAL, "--only", "%s is in the name of no operation; there are: %s",
+                   yk_word_show(word, shown), all);
+}
+
+yk_status yk_bench_check_only(const yk_bench *b)
+{
+    yk_bench names = {.device = b->device,
+                      .shape = b->shape,
+                      .batch = b->batch,
+                      .seq_len = b->seq_len,
+                      .dtype = b->dtype,
+                      .lists = true};
+    char words[256], *rest = words, *word;
+    if (!b->only[0]) return YK_OK;
+    if (snprintf(words, sizeof words, "%s", b->only) >= (int)sizeof words)
+        return yk_fail(YK_EINVAL, "--only", "it is longer than %zu bytes", sizeof words - 1);
+    YK_TRY(yk_bench_ops(&names));
+    while ((word = strsep(&rest, ","))) {
+        bool found = false;
+        for (int i = 0; i < names.n_rows; i++) found |= strstr(names.rows[i].name, word) != NULL;
+        if (!word[0]) return yk_fail(YK_EINVAL, "--only", "a word between its commas is missing");
+        if (!found) return fail_name(&names, word);
+    }
     return YK_OK;
 }

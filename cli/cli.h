@@ -19,6 +19,12 @@ yk_status yk_cli_config(int argc, char **argv);
 yk_status yk_cli_launch(int argc, char **argv);
 yk_status yk_cli_bench(int argc, char **argv);
 
+/* For commands whose work ranks do not share: was this process started alone?
+ *
+ * YK_EINVAL  mpirun or srun started several; one of them says so
+ */
+yk_status yk_cli_check_one_process(const char *name);
+
 /* Read the words of `yoke train`, for those who start it.
  *
  * path_out  the configuration file, borrowed from argv

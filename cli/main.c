@@ -5,6 +5,7 @@
  * while running, 2 wrong input, 75 stopped after saving.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,25 +19,26 @@ typedef struct subcommand {
     const char *operands;
     const char *text;
     const char *example; /* one of the lines that `yoke` alone prints; NULL: none */
+    bool is_alone;       /* several ranks would each do all of it */
 } subcommand;
 
 static const subcommand subcommands[] = {
     {"train", yk_cli_train, "CONFIG [--set KEY=VALUE]...", "train a model",
-     "yoke train configs/demo.yaml"},
+     "yoke train configs/demo.yaml", false},
     {"plan", yk_cli_plan, "CONFIG [--device NAME] [--fit]", "memory and time of a step",
-     "yoke plan configs/demo.yaml --device 4090d"},
+     "yoke plan configs/demo.yaml --device 4090d", true},
     {"generate", yk_cli_generate, "DIR [--prompt TEXT]", "text from a model",
-     "yoke generate runs/demo --prompt 'In the beginning'"},
+     "yoke generate runs/demo --prompt 'In the beginning'", true},
     {"eval", yk_cli_eval, "DIR [--data FILE]", "the loss of a model on a text",
-     "yoke eval runs/demo --data my.txt"},
+     "yoke eval runs/demo --data my.txt", true},
     {"data", yk_cli_data, "inspect|prepare FILE...", "look at token files, and make them from text",
-     NULL},
+     NULL, true},
     {"launch", yk_cli_launch, "[OPTION]... train CONFIG",
-     "start many ranks, on one host or several", NULL},
+     "start many ranks, on one host or several", NULL, false},
     {"bench", yk_cli_bench, "ops|step|comm [OPTION]...", "rates of this machine, and of its links",
-     NULL},
+     NULL, false},
     {"config", yk_cli_config, "[KEY]", "every key: type, unit, default, range, meaning",
-     "yoke config train"},
+     "yoke config train", true},
 };
 #define N_SUBCOMMANDS (int)(sizeof subcommands / sizeof subcommands[0])
 
@@ -88,9 +90,12 @@ static yk_status run(int argc, char **argv)
         printf("yoke %s\n", YK_VERSION);
         return YK_OK;
     }
-    for (int i = 0; i < N_SUBCOMMANDS; i++)
-        if (strcmp(argv[1], subcommands[i].name) == 0)
-            return subcommands[i].run(argc - 1, argv + 1);
+    for (int i = 0; i < N_SUBCOMMANDS; i++) {
+        const subcommand *s = &subcommands[i];
+        if (strcmp(argv[1], s->name) != 0) continue;
+        if (s->is_alone) YK_TRY(yk_cli_check_one_process(s->name));
+        return s->run(argc - 1, argv + 1);
+    }
     return fail_unknown(argv[1]);
 }
 

@@ -125,6 +125,10 @@ static yk_status add_to_list(const yk_cli_command *c, const yk_cli_option *o, co
 
 static yk_status set(const yk_cli_command *c, const yk_cli_option *o, const char *value)
 {
+    bool is_text = o->type == YK_CLI_TEXT || o->type == YK_CLI_LIST;
+    if (is_text && !value[0] && !o->may_be_empty)
+        return fail(c, "--%s: its value is empty; give a %s, or leave the option out", o->name,
+                    o->value);
     switch (o->type) {
     case YK_CLI_SWITCH:
         *(bool *)o->out = true;
@@ -192,8 +196,9 @@ static yk_status take_operand(words *w, const char *word)
 {
     char shown[YK_SHOWN_MAX];
     if (w->n_operands == w->command->max_operands)
-        return fail(w->command, "%s is one word too many; the usage is: yoke %s %s",
-                    yk_word_show(word, shown), w->command->name, w->command->operands);
+        return fail(w->command, "%s is one word too many; the usage is: yoke %s%s%s",
+                    yk_word_show(word, shown), w->command->name, w->command->operands[0] ? " " : "",
+                    w->command->operands);
     w->operands[w->n_operands++] = word;
     w->only_operands |= w->command->operands_last;
     return YK_OK;

@@ -39,6 +39,7 @@ typedef struct yk_cli_option {
     const char *text;  /* what it does; a line */
     int64_t min, max;  /* INT */
     double low, high;  /* REAL */
+    bool may_be_empty; /* TEXT: '' means something else than not giving the option */
 } yk_cli_option;
 
 typedef struct yk_cli_command {
@@ -58,8 +59,8 @@ typedef struct yk_cli_command {
  * n_operands_out  how many were given
  * done_out        true: help or the version was asked for and has been printed; return YK_OK
  *
- * YK_EINVAL  an unknown option (the nearest is named), a value that is missing, wrong or out of
- *            range, too few or too many operands
+ * YK_EINVAL  an unknown option (the nearest is named), a value that is missing, empty, wrong or out
+ *            of range, too few or too many operands
  */
 yk_status yk_cli_parse(const yk_cli_command *command, int argc, char **argv,
                        const char **operands_out, int *n_operands_out, bool *done_out);

@@ -44,16 +44,35 @@ static yk_status describe_here(const yk_config *config, int64_t node_size, yk_de
     return YK_OK;
 }
 
-static yk_status plan(const yk_config *config, const request *r)
+/* --device stands for the machine that the file is about, and so may differ from the file's `device`; but
+ * two options that contradict each other are a mistake. */
+static yk_status check_device(const yk_config *config, const char *name, yk_device_kind kind,
+                              const yk_cli_list *sets)
+{
+    bool is_set = false, is_cpu = kind == YK_DEVICE_CPU;
+    for (int i = 0; i < sets->n_items; i++) is_set |= strncmp(sets->items[i], "device=", 7) == 0;
+    if (!is_set || config->device == YK_DEVICE_CHOICE_AUTO ||
+        is_cpu == (config->device == YK_DEVICE_CHOICE_CPU))
+        return YK_OK;
+    return yk_fail(YK_EINVAL, "--device", "%s contradicts --set device=%s; give one of them", name,
+                   is_cpu ? "cuda" : "cpu");
+}
+
+static yk_status plan(const yk_config *config, const request *r, const yk_cli_list *sets)
 {
     yk_model_shape shape;
     yk_device_spec spec;
     int64_t node_size = r->node_size > 0 ? r->node_size : r->ranks;
+    if (r->fit && r->trace[0])
+        return yk_fail(YK_EINVAL, "--trace",
+                       "it shows one step, and --fit lists many; give one of them");
     YK_TRY(yk_cli_find_shape(config, &shape));
-    if (r->device[0])
+    if (r->device[0]) {
         YK_TRY(yk_device_find_chosen(config, r->device, &spec));
-    else
+        YK_TRY(check_device(config, r->device, spec.kind, sets));
+    } else {
         YK_TRY(describe_here(config, node_size, &spec));
+    }
     if (r->ranks % node_size != 0)
         return yk_fail(YK_EINVAL, "--node-size",
                        "%" PRId64 " ranks do not fill nodes of %" PRId64 " evenly", r->ranks,
@@ -121,7 +140,7 @@ yk_status yk_cli_plan(int argc, char **argv)
     if (done) return YK_OK;
     yk_config config;
     YK_TRY(yk_cli_read_config(path, &sets, &config));
-    yk_status status = plan(&config, &r);
+    yk_status status = plan(&config, &r, &sets);
     yk_config_fini(&config);
     return status;
 }

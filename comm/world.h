@@ -38,6 +38,10 @@ typedef struct yk_world yk_world;
  */
 yk_status yk_world_join(yk_world **world_out);
 
+/* How many processes were started together, by the word of mpirun or srun; 1 where neither has said any.
+ * For commands that do not join.                                                          [local] */
+int yk_world_count_started(void);
+
 /* Leave together with the others, letting go of stderr. After a failure of the group nobody is waited
  * for. NULL does nothing.                                                           [collective] */
 void yk_world_leave(yk_world *world);

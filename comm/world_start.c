@@ -16,6 +16,14 @@ static int number_in(const char *name)
     return text ? atoi(text) : 0;
 }
 
+int yk_world_count_started(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (getenv(names[i])) return number_in(names[i]);
+    return 1;
+}
+
 static yk_status fail_alone(int n, const char *launcher, const char *why)
 {
     return yk_fail(YK_EINVAL, launcher,

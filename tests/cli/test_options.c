@@ -15,7 +15,7 @@
 /* What an invented subcommand `yoke sing` is told. */
 typedef struct song {
     bool loud, done;
-    const char *voice, *operands[2];
+    const char *voice, *words, *operands[2];
     yk_cli_list lines;
     int64_t ranks;
     double pitch;
@@ -29,6 +29,12 @@ static void sing(song *s, int argc, const char *const *argv)
     const yk_cli_option options[] = {
         {.name = "loud", .type = YK_CLI_SWITCH, .out = &s->loud, .text = "sing loud"},
         {.name = "voice", .type = YK_CLI_TEXT, .out = &s->voice, .value = "NAME", .text = "whose"},
+        {.name = "words",
+         .type = YK_CLI_TEXT,
+         .out = &s->words,
+         .value = "TEXT",
+         .text = "to sing",
+         .may_be_empty = true},
         {.name = "set",
          .type = YK_CLI_LIST,
          .out = &s->lines,
@@ -60,6 +66,7 @@ static void sing(song *s, int argc, const char *const *argv)
         .n_options = sizeof options / sizeof options[0],
     };
     s->voice = "alto";
+    s->words = "la";
     s->ranks = 4;
     s->pitch = 1;
     heard_begin(&s->h);
@@ -110,6 +117,33 @@ static void options_and_operands_stand_in_any_order(void **state)
     assert_int_equal(s.n_operands, 2);
     assert_string_equal(s.operands[0], "x");
     assert_string_equal(s.operands[1], "y");
+}
+
+static void some_texts_may_be_empty(void **state)
+{
+    song s;
+    (void)state;
+    SING(&s, "x", "--words", "");
+    assert_int_equal(s.status, YK_OK);
+    assert_string_equal(s.words, "");
+}
+
+/* No space is left where words would stand. */
+static void a_word_for_one_that_takes_none_is_refused(void **state)
+{
+    static const char *const given[] = {"hum", "a", NULL};
+    const yk_cli_command command = {.name = "hum", .operands = ""};
+    const char *operands[1];
+    heard h;
+    int n;
+    bool done;
+    (void)state;
+    heard_begin(&h);
+    assert_int_equal(yk_cli_parse(&command, 2, (char **)(uintptr_t)given, operands, &n, &done),
+                     YK_EINVAL);
+    heard_take(&h);
+    heard_end(&h);
+    assert_string_equal(h.text, "yoke: hum: \"a\" is one word too many; the usage is: yoke hum\n");
 }
 
 static void a_letter_works_apart_and_together_and_the_last_counts(void **state)
@@ -178,6 +212,8 @@ static void mistakes_are_told_in_one_line(void **state)
     SAYS("there is no option \"-q\"; the nearest is --set (`yoke sing --help` lists all)", "x",
          "-q");
     SAYS("--voice: its value is missing; write --voice NAME", "x", "--voice");
+    SAYS("--voice: its value is empty; give a NAME, or leave the option out", "x", "--voice", "");
+    SAYS("--set: its value is empty; give a KEY=VALUE, or leave the option out", "x", "--set=");
     SAYS("--loud takes no value; write it alone", "x", "--loud=yes");
     SAYS("--ranks: \"two\" is not a whole number; give a whole number, 1 to 8", "x", "-n", "two");
     SAYS("--ranks: \"9\" is out of range; give a whole number, 1 to 8", "x", "--ranks=9");
@@ -213,6 +249,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_given_keeps_its_value),
         cmocka_unit_test(options_and_operands_stand_in_any_order),
+        cmocka_unit_test(some_texts_may_be_empty),
+        cmocka_unit_test(a_word_for_one_that_takes_none_is_refused),
         cmocka_unit_test(a_letter_works_apart_and_together_and_the_last_counts),
         cmocka_unit_test(after_two_dashes_everything_is_an_operand),
         cmocka_unit_test(the_first_operand_may_end_the_options),

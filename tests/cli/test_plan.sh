@@ -111,5 +111,17 @@ refused "CONFIG is missing"
 refused "absent.yaml: cannot open" absent.yaml
 refused "4090d" tiny.yaml --device 4091
 refused "the nearest is train.steps" tiny.yaml --set train.stepz=1
+refused "--trace: its value is empty" tiny.yaml --trace ''
+refused "--device: its value is empty" tiny.yaml --device=
+refused "it shows one step, and --fit lists many" large.yaml --device h200 --fit --trace t.json
+
+case_is "a device may stand in for the file's, and not contradict another option"
+refused "--device: 4090d contradicts --set device=cpu" large.yaml --device 4090d --set device=cpu
+refused "--device: cpu contradicts --set device=cuda" tiny.yaml --set device=cuda --device cpu
+for words in "tiny.yaml --device h200" "large.yaml --device h200 --set device=cuda" "tiny.yaml --device cpu --set device=cpu"; do
+    # shellcheck disable=SC2086
+    run "$yoke" plan $words --json
+    expect_status 0
+done
 
 passed
