@@ -26,7 +26,8 @@ typedef struct forward_shape {
  */
 template <int DP, int MT> struct running {
     float out[MT][DP / 8][4];
-    float base[MT][2], sum[MT][2]; /* greatest score, times scale_log2; sum of 2^(score - base) */
+    float base[MT][2],
+        sum[MT][2]; /* about the greatest score, times scale_log2; sum of 2^(score - base) */
 };
 
 /* scores = Q K^T of the warp's queries and a tile of keys; q_lane and k_lane as
@@ -82,41 +83,61 @@ static __device__ inline void mask_tile(float (&scores)[MT][BN / 8][4], int row0
         }
 }
 
-/* Turn scores into probabilities relative to the new maximum, and rescale what
- * was summed. */
+/* Where a row's greatest score has grown, rescale what was summed. The base may stay behind by SLACK:
+ * then probabilities are up to 2^SLACK, of which 16 bits keep as many digits, and what was summed is
+ * rescaled for the first tile and hardly ever after. */
+#define SLACK 8.0f
+
 template <int DP, int BN, int MT>
-static __device__ inline void softmax_tile(float (&scores)[MT][BN / 8][4], running<DP, MT> &r,
-                                           float scale_log2)
+static __device__ inline void raise_bases(const float (&scores)[MT][BN / 8][4], running<DP, MT> &r,
+                                          float scale_log2)
 {
+    float top[MT][2];
+    bool raised = false;
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            float top = -INFINITY;
+            float t = -INFINITY;
 #pragma unroll
             for (int n = 0; n < BN / 8; n++)
-                top = fmaxf(top, fmaxf(scores[m][n][2 * h], scores[m][n][2 * h + 1]));
-            top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-            top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-            float base = fmaxf(r.base[m][h], top * scale_log2);
+                t = fmaxf(t, fmaxf(scores[m][n][2 * h], scores[m][n][2 * h + 1]));
+            t = fmaxf(t, __shfl_xor_sync(0xffffffffu, t, 1));
+            t = fmaxf(t, __shfl_xor_sync(0xffffffffu, t, 2));
+            top[m][h] = t * scale_log2;
+            raised |= top[m][h] > r.base[m][h] + SLACK;
+        }
+    if (!__any_sync(0xffffffffu, raised)) return;
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float base = top[m][h] > r.base[m][h] + SLACK ? top[m][h] : r.base[m][h];
             float shrink = exp2_fast(r.base[m][h] - base);
             r.base[m][h] = base;
-            float sum = r.sum[m][h] * shrink;
-#pragma unroll
-            for (int n = 0; n < BN / 8; n++) {
-#pragma unroll
-                for (int i = 2 * h; i < 2 * h + 2; i++) {
-                    scores[m][n][i] = exp2_fast(fmaf(scores[m][n][i], scale_log2, -base));
-                    sum += scores[m][n][i];
-                }
-            }
-            r.sum[m][h] = sum;
+            r.sum[m][h] *= shrink;
 #pragma unroll
             for (int n = 0; n < DP / 8; n++) {
                 r.out[m][n][2 * h] *= shrink;
                 r.out[m][n][2 * h + 1] *= shrink;
             }
         }
+}
+
+/* Turn scores into probabilities relative to the bases, and add them up. */
+template <int DP, int BN, int MT>
+static __device__ inline void softmax_tile(float (&scores)[MT][BN / 8][4], running<DP, MT> &r,
+                                           float scale_log2)
+{
+#pragma unroll
+    for (int n = 0; n < BN / 8; n++)
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                scores[m][n][i] = exp2_fast(fmaf(scores[m][n][i], scale_log2, -r.base[m][i / 2]));
+                r.sum[m][i / 2] += scores[m][n][i];
+            }
 }
 
 /* out += P V. */
@@ -199,13 +220,14 @@ static __global__ void __launch_bounds__(BM / MT * 2, BLOCKS)
     uint32_t q_tile = shared_address(shared), kv_tiles = q_tile + BM * DP * 2;
     int tile = shape.n_tiles - 1 - (int)(blockIdx.x % shape.n_tiles); /* the longest first */
     int head = (int)(blockIdx.x / shape.n_tiles) % shape.heads;
-    int64_t batch = blockIdx.x / shape.n_tiles / shape.heads;
+    int batch = (int)(blockIdx.x / shape.n_tiles) / shape.heads;
     int seq_len = shape.seq_len, stride = shape.qkv_stride, cols = shape.head_size;
     int q0 = tile * BM, warp_row = (threadIdx.x >> 5) * 16 * MT;
-    const T *rows = qkv + batch * seq_len * stride + tile_share<DP, THREADS>::begin(stride);
+    const T *rows =
+        qkv + (int64_t)batch * seq_len * stride + tile_share<DP, THREADS>::begin(stride);
     const T *k = rows + (shape.heads + head / (shape.heads / shape.kv_heads)) * cols;
     int v_offset = shape.kv_heads * cols;
-    const int32_t *starts = doc_start ? doc_start + batch * seq_len : NULL;
+    const int32_t *starts = doc_start ? doc_start + (int64_t)batch * seq_len : NULL;
 
     int row0 = q0 + warp_row, row_last = row0 + 16 * MT - 1; /* the warp's queries */
     int j = ((q0 + BM < seq_len ? q0 + BM : seq_len) - 1) / BN, j_first = 0;
@@ -251,13 +273,14 @@ static __global__ void __launch_bounds__(BM / MT * 2, BLOCKS)
         score_tile<T, DP, BN, MT>(scores, q_lane, lane_right<DP>(kv_tiles + stage));
         if (key0 + BN - 1 > row0 || key0 < first_last)
             mask_tile<BN, MT>(scores, row0, key0, starts, seq_len);
+        raise_bases<DP, BN, MT>(scores, r, shape.scale_log2);
         softmax_tile<DP, BN, MT>(scores, r, shape.scale_log2);
         value_tile<T, DP, BN, MT>(r, scores, lane_down<DP>(kv_tiles + stage + TILE));
     }
     if (row0 >= seq_len) return;
-    finish_rows<T, DP, MT>(r, y + batch * seq_len * shape.y_stride + head * cols,
-                           lse + (batch * shape.heads + head) * seq_len, q_tile, q0, warp_row,
-                           shape);
+    finish_rows<T, DP, MT>(r, y + (int64_t)batch * seq_len * shape.y_stride + head * cols,
+                           lse + (int64_t)(batch * shape.heads + head) * seq_len, q_tile, q0,
+                           warp_row, shape);
 }
 
 /* ---- launchers
