@@ -47,10 +47,11 @@ void op_case_open(op_case *c, int threads, uint64_t seed)
 
 static void release_workspace(op_case *c)
 {
-    if (c->lent_bytes > 0)
-        yk_device_free(c->device, YK_MEMORY_DEVICE, c->lent_bytes + 2 * GUARD_BYTES, c->lent);
+    if (c->lent_bytes == 0) return;
+    int64_t all = c->lent_bytes + 2 * GUARD_BYTES;
+    yk_device_free(c->device, YK_MEMORY_DEVICE, all, c->lent);
+    yk_device_free(c->device, YK_MEMORY_PINNED, all, c->lent_image);
     c->lent_bytes = 0;
-    yk_stream_set_workspace(c->stream, NULL, 0);
 }
 
 static int64_t allocation_bytes(const op_buffer *b)
@@ -69,12 +70,13 @@ static void release_buffers(op_case *c)
     }
     for (int i = 0; i < c->n_outs; i++) free(c->outs[i]);
     c->n_buffers = c->n_outs = 0;
-    release_workspace(c);
+    yk_stream_set_workspace(c->stream, NULL, 0);
 }
 
 void op_case_close(op_case *c)
 {
     release_buffers(c);
+    release_workspace(c);
     yk_stream_destroy(c->stream);
     yk_stream_destroy(c->dry_stream);
     yk_device_close(c->device);
@@ -273,22 +275,27 @@ yk_step_values op_step_values_got(const op_buffer *b)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
+static void make_workspace(op_case *c, int64_t bytes)
+{
+    void *memory, *image;
+    int64_t all = bytes + 2 * GUARD_BYTES;
+    assert_int_equal(yk_device_alloc(c->device, YK_MEMORY_DEVICE, all, &memory), YK_OK);
+    assert_int_equal(yk_device_alloc(c->device, YK_MEMORY_PINNED, all, &image), YK_OK);
+    c->lent = memory;
+    c->lent_image = image;
+    c->lent_bytes = bytes;
+    memset(image, GUARD_BYTE, (size_t)all);
+    memset(c->lent_image + GUARD_BYTES, NAN_BYTE, (size_t)bytes);
+}
+
 void op_lend_workspace(op_case *c)
 {
-    release_workspace(c);
     int64_t bytes = yk_stream_workspace_high(c->dry_stream);
+    if (bytes != c->lent_bytes) release_workspace(c);
+    yk_stream_set_workspace(c->stream, NULL, 0);
     if (bytes == 0) return;
-    void *memory;
-    size_t all = (size_t)bytes + 2 * GUARD_BYTES;
-    assert_int_equal(yk_device_alloc(c->device, YK_MEMORY_DEVICE, (int64_t)all, &memory), YK_OK);
-    c->lent = memory;
-    c->lent_bytes = bytes;
-    uint8_t *image = malloc(all);
-    assert_non_null(image);
-    memset(image, GUARD_BYTE, all);
-    memset(image + GUARD_BYTES, NAN_BYTE, (size_t)bytes);
-    copy_or_fail(c, memory, image, (int64_t)all, YK_COPY_HOST_TO_DEVICE);
-    free(image);
+    if (c->lent_bytes == 0) make_workspace(c, bytes);
+    copy_or_fail(c, c->lent, c->lent_image, bytes + 2 * GUARD_BYTES, YK_COPY_HOST_TO_DEVICE);
     yk_stream_set_workspace(c->stream, c->lent + GUARD_BYTES, bytes);
 }
 
@@ -401,6 +408,7 @@ void op_on_each_unit(op_case *c, void (*family)(op_case *c))
 {
     yk_device_set_amx(c->device, false);
     family(c);
+    if (on_cuda()) return;
     yk_device_set_amx(c->device, true);
     family(c);
 }

@@ -60,8 +60,8 @@ typedef struct op_case {
     int n_buffers;
     double *outs[2 * OP_MAX_BUFFERS]; /* results of the oracle */
     int n_outs;
-    uint8_t *lent; /* the workspace's allocation */
-    int64_t lent_bytes;
+    uint8_t *lent, *lent_image; /* the workspace's allocation; pinned: what is in it before */
+    int64_t lent_bytes;         /* of the workspace; both are kept while they are as large */
     uint64_t random, seed;
     uint64_t digest;    /* of every output's bytes so far */
     bool bits_only;     /* the oracle has judged these cases: it need not again */
