@@ -25,7 +25,7 @@ static yk_status forward(yk_engine *e, const yk_batch *batch)
         yk_watchdog_note(e->watchdog, YK_PHASE_FORWARD, u);
         yk_device_set_part(e->device, "forward", u);
         YK_TRY(yk_store_acquire(e->store, u, last, e->compute, &p));
-        if (u == last) YK_TRY(yk_store_grad_ahead(e->store, u, e->compute));
+        YK_TRY(yk_store_grad_ahead(e->store, last, 2.0 * u / last - 1));
         YK_TRY(yk_pass_enter(e->pass, u, false));
         YK_TRY(yk_graphs_forward(e->graphs, batch, u, p));
         YK_TRY(yk_pass_leave(e->pass, u, false));
@@ -36,9 +36,9 @@ static yk_status forward(yk_engine *e, const yk_batch *batch)
 
 static yk_status backward(yk_engine *e, const yk_batch *batch)
 {
-    int lowest = 0; /* of the units that read parameters */
+    int last = yk_model_n_units(e->model) - 1, lowest = 0; /* of the units that read parameters */
     while (!yk_model_backward_reads(e->model, lowest)) lowest++;
-    for (int u = yk_model_n_units(e->model) - 1; u >= 0; u--) {
+    for (int u = last; u >= 0; u--) {
         const yk_param_view *p = NULL;
         const yk_grad_view *g;
         yk_watchdog_note(e->watchdog, YK_PHASE_BACKWARD, u);
@@ -46,6 +46,7 @@ static yk_status backward(yk_engine *e, const yk_batch *batch)
         bool reads = yk_model_backward_reads(e->model, u);
         if (reads) YK_TRY(yk_store_acquire(e->store, u, lowest, e->compute, &p));
         YK_TRY(yk_store_grad(e->store, u, e->compute, &g));
+        YK_TRY(yk_store_grad_ahead(e->store, 0, 1 - 2.0 * u / last));
         YK_TRY(yk_pass_enter(e->pass, u, true));
         YK_TRY(yk_graphs_backward(e->graphs, batch, u, p, g));
         YK_TRY(yk_pass_leave(e->pass, u, true));

@@ -33,6 +33,7 @@ typedef struct yk_store_unit {
     void *grad;         /* grads dtype: what the model writes, or the sums of micro-batches */
     int param_slot;     /* of gathered parameters, or -1 */
     int grad_slot;      /* that the model's gradient is written to, or -1 */
+    int64_t grad_back;  /* elements in it, or on their way, that are added to */
     yk_event *readable; /* parameters have arrived where the model reads them */
     yk_event *reduced;  /* the gradient's sum over ranks is there */
     yk_event *stored;   /* what went to host memory last is there */

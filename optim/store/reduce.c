@@ -47,29 +47,41 @@ static bool comes_back(const yk_store *st, const yk_store_unit *u)
            u->micro_left < st->n_micro;
 }
 
-/* Give a unit's gradient of one micro-batch a slot, for work that follows on `stream`, and start
- * fetching what it is added to. */
+/* Give a unit's gradient of one micro-batch a slot, for work that follows on `stream` or, where there is
+ * something to add to, for that to come. */
 static yk_status take_slot(yk_store *st, int unit, yk_stream *stream)
 {
     yk_store_unit *u = &st->units[unit];
     bool back = comes_back(st, u);
     YK_TRY(yk_store_slot_take(&st->grad_slots, unit, u->count, back ? st->host.to_device : stream,
                               &u->grad_slot));
+    st->grad_slots.items[u->grad_slot].held = true;
+    u->grad_back = 0;
+    return back ? yk_event_wait(u->stored, st->host.to_device) : YK_OK;
+}
+
+/* Let at least `share` of what the slot's content is added to be on its way. */
+static yk_status bring_back(yk_store *st, yk_store_unit *u, double share)
+{
     yk_store_slot *slot = &st->grad_slots.items[u->grad_slot];
-    slot->held = true;
-    if (!back) return YK_OK;
-    YK_TRY(yk_event_wait(u->stored, st->host.to_device));
-    YK_TRY(yk_copy(st->host.to_device, slot->data, u->grad, u->count * yk_dtype_bytes(st->o.grads),
-                   YK_COPY_HOST_TO_DEVICE));
-    return yk_event_record(slot->filled, st->host.to_device);
+    yk_store_range whole = {0, u->count};
+    int64_t begin = u->grad_back, wanted = (int64_t)(share * (double)u->count);
+    int64_t end = yk_min(yk_round_up(wanted, YK_STORE_TENSOR_ALIGN), u->count);
+    if (end <= begin) return YK_OK;
+    YK_TRY(yk_copy(st->host.to_device, yk_store_at(slot->data, whole, begin, st->o.grads),
+                   yk_store_at(u->grad, u->grad_range, begin, st->o.grads),
+                   (end - begin) * yk_dtype_bytes(st->o.grads), YK_COPY_HOST_TO_DEVICE));
+    u->grad_back = end;
+    return end == u->count ? yk_event_record(slot->filled, st->host.to_device) : YK_OK;
 }
 
 /* Let the model write to the slot, in which there is nothing or what it adds to. */
 static yk_status open_slot(yk_store *st, int unit, yk_stream *stream)
 {
-    const yk_store_unit *u = &st->units[unit];
+    yk_store_unit *u = &st->units[unit];
     bool back = comes_back(st, u);
     if (u->grad_slot < 0) YK_TRY(take_slot(st, unit, stream));
+    if (back) YK_TRY(bring_back(st, u, 1));
     yk_store_slot *slot = &st->grad_slots.items[u->grad_slot];
     yk_store_point_grads(st, unit, slot->data);
     for (int i = 0; i < st->o.n_params; i++)
@@ -94,12 +106,13 @@ static yk_status make_ready(yk_store *st, int unit, yk_stream *stream)
     return u->micro_left == st->n_micro ? zero_padding(st, unit, u->grad, stream) : YK_OK;
 }
 
-yk_status yk_store_grad_ahead(yk_store *st, int unit, yk_stream *stream)
+yk_status yk_store_grad_ahead(yk_store *st, int unit, double share)
 {
-    for (int owner = 0; owner < st->o.n_units; owner++) {
-        const yk_store_unit *u = &st->units[owner];
-        if (!yk_store_uses(st, unit, owner) || !comes_back(st, u)) continue;
-        if (is_untouched(u) && u->grad_slot < 0) YK_TRY(take_slot(st, owner, stream));
+    for (int owner = 0; owner < st->o.n_units && share > 0; owner++) {
+        yk_store_unit *u = &st->units[owner];
+        if (!yk_store_uses(st, unit, owner) || !comes_back(st, u) || !is_untouched(u)) continue;
+        if (u->grad_slot < 0) YK_TRY(take_slot(st, owner, st->host.to_device));
+        YK_TRY(bring_back(st, u, share));
     }
     return YK_OK;
 }
@@ -108,7 +121,7 @@ yk_status yk_store_grad(yk_store *st, int unit, yk_stream *stream, const yk_grad
 {
     for (int owner = 0; owner < st->o.n_units; owner++)
         if (yk_store_uses(st, unit, owner)) YK_TRY(make_ready(st, owner, stream));
-    if (unit > 0) YK_TRY(yk_store_grad_ahead(st, unit - 1, stream));
+    if (unit > 0) YK_TRY(yk_store_grad_ahead(st, unit - 1, 1));
     *views_out = st->grads;
     return YK_OK;
 }
