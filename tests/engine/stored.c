@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/runtime/device/tested_device.h"
+
 #define MEMORY_BYTES    (INT64_C(64) << 20)
 #define WORKSPACE_BYTES (INT64_C(64) << 20)
 #define RED_ZONE        256
@@ -14,19 +16,9 @@ static void must(yk_status status)
     if (status != YK_OK) abort();
 }
 
-static yk_status open_device(yk_device **device_out)
-{
-    const char *name = getenv("YK_TEST_DEVICE");
-    bool on_cuda = name && strcmp(name, "cuda") == 0;
-    return on_cuda ? yk_device_open_cuda(0, device_out) : yk_device_open_cpu(0, device_out);
-}
-
 int stored_missing(void)
 {
-    yk_device *device;
-    if (open_device(&device) != YK_OK) return 77;
-    yk_device_close(device);
-    return 0;
+    return tested_device_missing() ? 77 : 0;
 }
 
 static float *grab(int64_t n)
@@ -60,7 +52,7 @@ static void spoil(stored *s)
 void stored_open(stored *s, const yk_model_shape *shape, yk_dtype compute, bool train)
 {
     *s = (stored){0};
-    must(open_device(&s->device));
+    must(tested_device_open(0, &s->device));
     must(yk_stream_create(s->device, YK_STREAM_COMPUTE, "test", &s->stream));
     must(yk_device_alloc(s->device, YK_MEMORY_DEVICE, WORKSPACE_BYTES, &s->workspace));
     yk_stream_set_workspace(s->stream, s->workspace, WORKSPACE_BYTES);

@@ -16,7 +16,8 @@ typedef struct stored {
     yk_store *store;
 } stored;
 
-/* 0, or 77 when the device that YK_TEST_DEVICE names (cpu, cuda; cpu unless set) is not there. */
+/* 0, or 77 when the device that YK_TEST_DEVICE names (cpu, cuda; cpu unless set) is not there; see
+ * tests/runtime/device/tested_device.h. */
 int stored_missing(void);
 
 /* The model's weights hold NaN until they are written. */

@@ -15,6 +15,7 @@
 #include "runtime/device/recorder.h"
 #include "tests/engine/rig.h"
 #include "tests/engine/stored.h"
+#include "tests/runtime/device/tested_device.h"
 
 /* Steps, each of two micro-batches: that many keys repeat often enough to be replayed. */
 #define STEPS 6
@@ -141,8 +142,7 @@ static void results_with_graphs_have_the_bits_of_those_without(void **state)
     static const char *const models[] = {"model.preset=tiny-gpt2", "model.preset=tiny-llama"};
     static const char *const precisions[] = {"precision.compute=fp32", "precision.compute=bf16",
                                              "precision.compute=fp16"};
-    const char *device = getenv("YK_TEST_DEVICE");
-    if (!device || strcmp(device, "cuda") != 0) skip();
+    if (!tested_on_cuda()) skip();
     for (int i = 0; i < 6; i++) {
         double on[STEPS + 3], off[STEPS + 3];
         int made;

@@ -13,6 +13,8 @@
 #include "engine/evaluate.h"
 #include "engine/generate.h"
 #include "tests/engine/rig.h"
+#include "tests/engine/stored.h"
+#include "tests/runtime/device/tested_device.h"
 
 #define N_STEPS 3
 
@@ -22,18 +24,12 @@ typedef struct outcome {
     yk_arena_sizes sizes;
 } outcome;
 
-static bool on_cuda(void)
-{
-    const char *name = getenv("YK_TEST_DEVICE");
-    return name && strcmp(name, "cuda") == 0;
-}
-
 /* On the device that YK_TEST_DEVICE names: train, evaluate, and hold the arenas against the plan. */
 static outcome run(const char *const *sets, int64_t red_zone)
 {
     yk_rig rig;
     outcome o;
-    const char *all[16] = {on_cuda() ? "device=cuda" : "device=cpu"};
+    const char *all[16] = {tested_on_cuda() ? "device=cuda" : "device=cpu"};
     for (int i = 0; sets[i]; i++) all[i + 1] = sets[i];
     memset(&o, 0, sizeof o);
     yk_rig_open(&rig, red_zone, all);
@@ -167,7 +163,7 @@ static void too_little_host_memory_is_said_with_what_would_help(void **state)
 
 int main(void)
 {
-    if (on_cuda() && yk_device_count_cuda() == 0) return 77;
+    if (stored_missing()) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(offload_changes_no_bit_and_takes_what_was_planned),
         cmocka_unit_test(master_weights_may_be_away_too),

@@ -18,14 +18,14 @@
 #include "engine/step.h"
 #include "tests/engine/rig.h"
 #include "tests/engine/stored.h"
+#include "tests/runtime/device/tested_device.h"
 
 /* On the device that YK_TEST_DEVICE names. */
 static void assert_plan_holds(int64_t red_zone, const char *const *sets)
 {
     yk_rig rig;
     double loss;
-    const char *name = getenv("YK_TEST_DEVICE");
-    const char *all[16] = {name && strcmp(name, "cuda") == 0 ? "device=cuda" : "device=cpu"};
+    const char *all[16] = {tested_on_cuda() ? "device=cuda" : "device=cpu"};
     for (int i = 0; sets[i]; i++) all[i + 1] = sets[i];
     yk_rig_open(&rig, red_zone, all);
     yk_rig_train(&rig, 0, 2, NULL);

@@ -9,6 +9,7 @@
 
 #include "tests/gpu/attention_case.h"
 #include "tests/runtime/base/heard.h"
+#include "tests/runtime/device/tested_device.h"
 
 static void ask_for_cudnn(op_case *c, bool deterministic)
 {
@@ -19,8 +20,8 @@ static void ask_for_cudnn(op_case *c, bool deterministic)
 static bool is_cudnn_missing(void)
 {
     yk_device *d;
-    if (yk_device_open_cuda(0, &d) != YK_OK) return true;
-    bool missing = yk_device_set_attention(d, YK_ATTENTION_CUDNN, true) != YK_OK;
+    if (tested_device_open(1, &d) != YK_OK) return false;
+    bool missing = yk_device_set_attention(d, YK_ATTENTION_CUDNN, true) == YK_EUNSUPPORTED;
     yk_device_close(d);
     return missing;
 }

@@ -14,6 +14,7 @@
 
 #include "tests/engine/rig.h"
 #include "tests/engine/stored.h"
+#include "tests/runtime/device/tested_device.h"
 
 #define STEPS 200
 
@@ -80,7 +81,8 @@ static void two_runs_are_equal_in_every_bit(void **state)
 
 int main(void)
 {
-    if (yk_device_count_cuda() == 0 || stored_missing()) return 77;
+    bool lacks_gpu = !tested_on_cuda() && yk_device_count_cuda() == 0;
+    if (lacks_gpu || stored_missing()) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_stays_together_in_fp32),
         cmocka_unit_test(training_stays_together_in_16_bits),

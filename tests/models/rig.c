@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "models/pass.h"
+#include "tests/runtime/device/tested_device.h"
 
 #define MEMORY_BYTES     (INT64_C(64) << 20)
 #define ACTIVATION_BYTES (INT64_C(64) << 20)
@@ -16,23 +17,9 @@ static void must(yk_status status)
     if (status != YK_OK) abort();
 }
 
-static bool on_cuda(void)
-{
-    const char *name = getenv("YK_TEST_DEVICE");
-    return name && strcmp(name, "cuda") == 0;
-}
-
-static yk_status open_device(int threads, yk_device **device_out)
-{
-    return on_cuda() ? yk_device_open_cuda(0, device_out) : yk_device_open_cpu(threads, device_out);
-}
-
 int rig_missing(void)
 {
-    yk_device *device;
-    if (open_device(1, &device) != YK_OK) return 77;
-    yk_device_close(device);
-    return 0;
+    return tested_device_missing() ? 77 : 0;
 }
 
 /* ---- moving numbers ----------------------------------------------------------------------- */
@@ -130,7 +117,7 @@ static void place_values(rig *r)
 void rig_open(rig *r, const yk_model_shape *shape, const rig_options *o)
 {
     *r = (rig){.o = *o};
-    must(open_device(o->threads, &r->device));
+    must(tested_device_open(o->threads, &r->device));
     must(yk_stream_create(r->device, YK_STREAM_COMPUTE, "test", &r->stream));
     must(yk_device_alloc(r->device, YK_MEMORY_DEVICE, WORKSPACE_BYTES, &r->workspace));
     yk_stream_set_workspace(r->stream, r->workspace, WORKSPACE_BYTES);

@@ -39,7 +39,7 @@ typedef struct rig {
     void *logits; /* (1,V) */
 } rig;
 
-/* 0, or 77 when the device is not there. */
+/* 0, or 77 when the device is not there (tested_device.h). */
 int rig_missing(void);
 
 void rig_open(rig *r, const yk_model_shape *shape, const rig_options *o);

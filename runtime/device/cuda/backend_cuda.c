@@ -124,7 +124,8 @@ yk_status yk_device_open_cuda(int index, yk_device **device_out)
     ask_for_queues();
     cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess)
-        return yk_fail(YK_EDEVICE, "device cuda", "%s; set device to cpu, or see `yoke doctor`",
+        return yk_fail(YK_EDEVICE, "device cuda",
+                       "%s; see whether nvidia-smi runs, or set device to cpu",
                        cudaGetErrorString(error));
     if (index < 0 || index >= count)
         return yk_fail(YK_EDEVICE, "device cuda",

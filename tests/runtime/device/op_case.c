@@ -8,27 +8,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/runtime/device/tested_device.h"
+
 #define GUARD_BYTES 256
 #define GUARD_BYTE  0xa5
 #define NAN_BYTE    0xff /* every dtype's NaN, and a double's; -1 as an integer */
 
-static bool on_cuda(void)
-{
-    const char *name = getenv("YK_TEST_DEVICE");
-    return name && strcmp(name, "cuda") == 0;
-}
-
-static yk_status open_device(int threads, yk_device **device_out)
-{
-    return on_cuda() ? yk_device_open_cuda(0, device_out) : yk_device_open_cpu(threads, device_out);
-}
-
 int op_device_missing(void)
 {
-    yk_device *d;
-    if (open_device(1, &d) != YK_OK) return 77;
-    yk_device_close(d);
-    return 0;
+    return tested_device_missing() ? 77 : 0;
 }
 
 /* ---- the case ----------------------------------------------------------------------------- */
@@ -37,9 +25,9 @@ void op_case_open(op_case *c, int threads, uint64_t seed)
 {
     *c = (op_case){.seed = seed, .random = seed, .digest = 14695981039346656037u};
     yk_device_spec spec;
-    assert_int_equal(open_device(threads, &c->device), YK_OK);
+    assert_int_equal(tested_device_open(threads, &c->device), YK_OK);
     assert_int_equal(yk_stream_create(c->device, YK_STREAM_COMPUTE, "test", &c->stream), YK_OK);
-    assert_int_equal(yk_device_spec_find(on_cuda() ? "h200" : "cpu", &spec), YK_OK);
+    assert_int_equal(yk_device_spec_find(tested_on_cuda() ? "h200" : "cpu", &spec), YK_OK);
     spec.cudnn = false; /* as an open device is at first */
     assert_int_equal(yk_device_open_dry(&spec, &c->dry), YK_OK);
     assert_int_equal(yk_stream_create(c->dry, YK_STREAM_COMPUTE, "dry", &c->dry_stream), YK_OK);
@@ -123,7 +111,7 @@ void op_case_begin(op_case *c, yk_dtype t, const char *label, ...)
     /* A GPU's products round operands made inside an operation to the stored type, and add with
      * truncation. */
     c->arith = (oracle_arith){.eps = 0x1p-24};
-    if (on_cuda() && t != YK_F32)
+    if (tested_on_cuda() && t != YK_F32)
         c->arith = (oracle_arith){.eps = 0x1p-23, .operand = 2 * oracle_unit_roundoff(t)};
     /* A fresh dry stream counts this case's workspace alone. */
     yk_stream_destroy(c->dry_stream);
@@ -408,7 +396,7 @@ void op_on_each_unit(op_case *c, void (*family)(op_case *c))
 {
     yk_device_set_amx(c->device, false);
     family(c);
-    if (on_cuda()) return;
+    if (tested_on_cuda()) return;
     yk_device_set_amx(c->device, true);
     family(c);
 }
@@ -427,7 +415,7 @@ void op_expect_same_bits_again(void (*family)(op_case *c))
 {
     uint64_t seed = fresh_seed(), first = digest_of(family, 1, seed);
     print_message("YK_TEST_SEED=%llu\n", (unsigned long long)seed);
-    for (int threads = 2; threads <= (on_cuda() ? 2 : 4); threads++)
+    for (int threads = 2; threads <= (tested_on_cuda() ? 2 : 4); threads++)
         if (digest_of(family, threads, seed) != first)
             fail_msg("%d threads give other bits than 1 does", threads);
 }

@@ -69,7 +69,7 @@ typedef struct op_case {
     char worst_at[200]; /* and where */
 } op_case;
 
-/* 0, or 77 when the device that YK_TEST_DEVICE names is not there. */
+/* 0, or 77 when the device that YK_TEST_DEVICE names is not there (tested_device.h). */
 int op_device_missing(void);
 
 /* cmocka set-up and tear-down: *state is an op_case with a fresh seed. */
