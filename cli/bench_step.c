@@ -18,6 +18,7 @@
 #include "engine/plan.h"
 #include "engine/speed.h"
 #include "engine/step.h"
+#include "engine/tuning.h"
 #include "runtime/base/arith.h"
 #include "runtime/base/clock.h"
 #include "runtime/device/recorder.h"
@@ -377,6 +378,7 @@ static yk_status bench(bench_step *b)
 {
     yk_world_hold(b->world);
     YK_TRY(yk_world_agree(b->world, prepare(b)));
+    YK_TRY(yk_tuning_settle(&b->config, b->n_ranks > 1 ? b->world : NULL, b->device));
     YK_TRY(time_steps(b));
     YK_TRY(time_host(b, b->request->warmup + b->request->steps));
     if (b->request->trace[0]) YK_TRY(trace_step(b));

@@ -210,7 +210,7 @@ static yk_status together(yk_trainer *t, yk_status (*part)(yk_trainer *t))
 
 static yk_status share_choices(yk_trainer *t)
 {
-    return t->world ? yk_tuning_share(t->world, t->device) : YK_OK;
+    return yk_tuning_settle(t->config, t->world, t->device);
 }
 
 yk_status yk_trainer_start(yk_trainer *t)

@@ -8,7 +8,7 @@
 
 #define FOLDER_BYTES 1024
 
-static void find_folder(char *folder, size_t bytes)
+void yk_tuning_folder(char *folder, size_t bytes)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     folder[0] = '\0';
@@ -18,19 +18,19 @@ static void find_folder(char *folder, size_t bytes)
         snprintf(folder, bytes, "%s/.cache/yoke", home);
 }
 
-yk_status yk_tuning_begin(const yk_config *config, yk_device *device)
+static yk_status open_tuner(const yk_config *config, yk_device *device, yk_tune how)
 {
-    static const yk_tune ways[] = {
-        [YK_TUNE_CHOICE_OFF] = YK_TUNE_OFF,
-        [YK_TUNE_CHOICE_CACHED] = YK_TUNE_CACHED,
-        [YK_TUNE_CHOICE_FULL] = YK_TUNE_FULL,
-    };
     char folder[FOLDER_BYTES];
-    find_folder(folder, sizeof folder);
-    return yk_device_tune(device, ways[config->tune], folder);
+    yk_tuning_folder(folder, sizeof folder);
+    return yk_device_tune(device, config->tune == YK_TUNE_CHOICE_OFF ? YK_TUNE_OFF : how, folder);
 }
 
-yk_status yk_tuning_share(yk_world *world, yk_device *device)
+yk_status yk_tuning_begin(const yk_config *config, yk_device *device)
+{
+    return open_tuner(config, device, YK_TUNE_KNOWN);
+}
+
+static yk_status share(yk_world *world, yk_device *device)
 {
     char *text = NULL;
     int64_t bytes = -1; /* rank 0 has failed */
@@ -46,4 +46,11 @@ yk_status yk_tuning_share(yk_world *world, yk_device *device)
     if (status == YK_OK && bytes > 0) status = yk_device_tune_import(device, text, bytes);
     free(text);
     return status;
+}
+
+yk_status yk_tuning_settle(const yk_config *config, yk_world *world, yk_device *device)
+{
+    if (world) return share(world, device);
+    return open_tuner(config, device,
+                      config->tune == YK_TUNE_CHOICE_FULL ? YK_TUNE_FULL : YK_TUNE_CACHED);
 }

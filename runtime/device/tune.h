@@ -16,11 +16,12 @@
 
 typedef enum yk_tune {
     YK_TUNE_OFF,    /* the library's first choice */
-    YK_TUNE_CACHED, /* what is on disk, else the library's first choice */
-    YK_TUNE_FULL,   /* what is on disk, else what is faster; written when the device is closed */
+    YK_TUNE_KNOWN,  /* what is on disk, else the library's first choice */
+    YK_TUNE_CACHED, /* what is on disk, else what is timed now and written there */
+    YK_TUNE_FULL,   /* what is timed now, whatever is on disk, and written there */
 } yk_tune;
 
-/* Choose from now on as `how` says. Before the first product.                            [local]
+/* Choose from now on as `how` says. Products that have run keep their choice.            [local]
  *
  * folder  where choices are kept, "" for nowhere; copied. It is made when it is not there. A file
  *         that cannot be read or written is a warning.

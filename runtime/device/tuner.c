@@ -24,7 +24,7 @@ struct yk_tuner {
     char identity[IDENTITY];
     char folder[PATH_BYTES]; /* "" : nowhere */
     bool races;
-    int n_known, n_room, n_new;
+    int n_known, n_room;
     known *known; /* (n_room) owned */
 };
 
@@ -73,17 +73,19 @@ static bool make_room(yk_tuner *t)
     return true;
 }
 
-void yk_tuner_add(yk_tuner *t, const void *key, int key_bytes, const void *choice, int choice_bytes)
+/* False where there was nothing to do, or no memory to do it. */
+static bool remember(yk_tuner *t, const void *key, int key_bytes, const void *choice,
+                     int choice_bytes)
 {
     YK_CHECK(key_bytes <= YK_TUNER_KEY_MAX && choice_bytes <= YK_TUNER_CHOICE_MAX);
-    if (find(t, key, key_bytes) || !make_room(t)) return;
+    if (find(t, key, key_bytes) || !make_room(t)) return false;
     known *k = &t->known[t->n_known++];
     memset(k, 0, sizeof *k);
     memcpy(k->key, key, (size_t)key_bytes);
     memcpy(k->choice, choice, (size_t)choice_bytes);
     k->key_bytes = key_bytes;
     k->choice_bytes = choice_bytes;
-    t->n_new++;
+    return true;
 }
 
 /* ---- text --------------------------------------------------------------------------------- */
@@ -152,7 +154,7 @@ static bool take_text(yk_tuner *t, const char *text, int64_t bytes, bool *ours)
         if (n_key < 0 || !take_char(&at, end, ' ')) return false;
         int n_choice = take_hex(&at, end, choice, sizeof choice);
         if (n_choice < 0 || !take_char(&at, end, '\n')) return false;
-        if (*ours) yk_tuner_add(t, key, n_key, choice, n_choice);
+        if (*ours) (void)remember(t, key, n_key, choice, n_choice);
     }
     return true;
 }
@@ -168,7 +170,6 @@ yk_status yk_tuner_import(yk_tuner *t, const char *text, int64_t bytes)
                        "rank 0's choices are damaged; this is a mistake in "
                        "the program");
     }
-    t->n_new = 0;
     if (!ours)
         yk_warn("tune", "rank 0's GPU or libraries are others than here; this rank takes the "
                         "library's first choices");
@@ -220,8 +221,8 @@ static void save(yk_tuner *t)
 
 yk_status yk_tuner_open(yk_tuner *t, yk_tune how, const char *folder)
 {
-    t->n_known = t->n_new = 0;
-    t->races = how == YK_TUNE_FULL;
+    t->n_known = 0;
+    t->races = how >= YK_TUNE_CACHED;
     t->folder[0] = '\0';
     if (how == YK_TUNE_OFF || !folder[0]) return YK_OK;
     if (strlen(folder) > PATH_BYTES - IDENTITY - 16) {
@@ -229,15 +230,19 @@ yk_status yk_tuner_open(yk_tuner *t, yk_tune how, const char *folder)
         return YK_OK;
     }
     snprintf(t->folder, sizeof t->folder, "%s", folder);
-    load(t);
-    t->n_new = 0;
+    if (how != YK_TUNE_FULL) load(t);
     return YK_OK;
+}
+
+/* On disk at once: a run that is killed goes on with the same choices. */
+void yk_tuner_add(yk_tuner *t, const void *key, int key_bytes, const void *choice, int choice_bytes)
+{
+    if (remember(t, key, key_bytes, choice, choice_bytes) && t->races && t->folder[0]) save(t);
 }
 
 void yk_tuner_destroy(yk_tuner *t)
 {
     if (!t) return;
-    if (t->n_new > 0 && t->folder[0] && t->races) save(t);
     free(t->known);
     free(t);
 }

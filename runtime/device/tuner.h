@@ -22,7 +22,7 @@ typedef struct yk_tuner yk_tuner;
  */
 yk_status yk_tuner_create(const char *identity, yk_tuner **tuner_out);
 
-/* Write what is new, and release. NULL does nothing. */
+/* NULL does nothing. */
 void yk_tuner_destroy(yk_tuner *tuner);
 
 yk_status yk_tuner_open(yk_tuner *tuner, yk_tune how, const char *folder);
@@ -36,7 +36,8 @@ bool yk_tuner_races(const yk_tuner *tuner);
 bool yk_tuner_find(const yk_tuner *tuner, const void *key, int key_bytes, void *choice_out,
                    int choice_bytes);
 
-/* Know a choice. Nothing happens where there is no memory for it. */
+/* Know a choice, and write it where choices are timed and kept. Nothing happens where there is no
+ * memory for it. */
 void yk_tuner_add(yk_tuner *tuner, const void *key, int key_bytes, const void *choice,
                   int choice_bytes);
 

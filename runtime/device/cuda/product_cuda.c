@@ -3,7 +3,7 @@
  *
  * What a choice depends on is the key: sizes, types, epilogue and the alignment
  * of every pointer. It is what the tuner knows of that key; else cuBLASLt's first
- * candidate, or the fastest of the first dozen where the tuner lets them race. The table is open-addressed and never grows: a training
+ * candidate, or the fastest of the first ones where the tuner lets them race. The table is open-addressed and never grows: a training
  * step has a few dozen shapes. When generation with ever new lengths fills it,
  * further shapes are chosen anew each time.
  */
@@ -18,7 +18,7 @@
 
 #define SLOTS      1024
 #define MAX_FILLED (SLOTS / 2)
-#define CANDIDATES 12 /* of a race */
+#define CANDIDATES 16 /* of a race */
 
 typedef struct key {
     int64_t m, n, k;

@@ -1,18 +1,21 @@
 /* runtime/device/cuda/race.c - timing candidates against each other.
  *
- * A time is the least of a few batches, each long against what a launch costs: whatever else the
- * machine does only ever adds to it.
+ * A heat times each candidate once; those near the best run the finals, in turns, so that a clock that
+ * moves with power and heat moves for all. A time is the least of a few batches, each long against what
+ * a launch costs: whatever else the machine does only ever adds to it.
  */
 #include "runtime/device/cuda/race.h"
+
+#include <string.h>
 
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/kernels.h"
 
 #define MAX_CANDIDATES 32
-#define BATCHES        3
-#define BATCH_MS       0.3f
+#define ROUNDS         5
+#define BATCH_MS       1.0f
 #define MAX_RUNS       16
-#define HOPELESS       1.3f   /* times the best so far: not worth more batches */
+#define HOPELESS       1.12f  /* times the best of the heat: not in the finals */
 #define NOISE          0.985f /* another must be below so much of the first one's time */
 #define NEVER          1e30f
 
@@ -52,19 +55,31 @@ static yk_status time_runs(const yk_race *race, const stopwatch *w, int candidat
     return YK_OK;
 }
 
-/* The least time of one candidate; the first run loads its kernel and does not count. */
-static yk_status time_candidate(const yk_race *race, const stopwatch *w, int candidate, float best,
-                                float *ms_out)
+/* Each candidate's time, once; the first run loads its kernel and does not count. */
+static yk_status run_heat(const yk_race *race, const stopwatch *w, int n, float *ms)
 {
-    float ms, least = NEVER;
-    YK_TRY(time_runs(race, w, candidate, 1, &ms));
-    if (ms < NEVER) YK_TRY(time_runs(race, w, candidate, 1, &ms));
-    int runs = ms < BATCH_MS ? (int)(BATCH_MS / (ms + BATCH_MS / MAX_RUNS)) + 1 : 1;
-    for (int i = 0; i < BATCHES && ms < best * HOPELESS; i++) {
-        YK_TRY(time_runs(race, w, candidate, runs, &ms));
-        least = ms < least ? ms : least;
+    for (int i = 0; i < n; i++) {
+        YK_TRY(time_runs(race, w, i, 1, &ms[i]));
+        if (ms[i] < NEVER) YK_TRY(time_runs(race, w, i, 1, &ms[i]));
     }
-    *ms_out = least;
+    return YK_OK;
+}
+
+/* The least times of those that are near the best, and of the first; NEVER for the others. */
+static yk_status run_finals(const yk_race *race, const stopwatch *w, int n, float *ms)
+{
+    float best = NEVER, final[MAX_CANDIDATES];
+    for (int i = 0; i < n; i++) best = ms[i] < best ? ms[i] : best;
+    for (int i = 0; i < n; i++) final[i] = NEVER;
+    int runs = best < BATCH_MS ? (int)(BATCH_MS / (best + BATCH_MS / MAX_RUNS)) + 1 : 1;
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < n; i++) {
+            float batch;
+            if (ms[i] >= NEVER || (i > 0 && ms[i] > best * HOPELESS)) continue;
+            YK_TRY(time_runs(race, w, i, runs, &batch));
+            final[i] = batch < final[i] ? batch : final[i];
+        }
+    memcpy(ms, final, (size_t)n * sizeof *ms);
     return YK_OK;
 }
 
@@ -101,12 +116,10 @@ static int fastest(const float *ms, int n)
 
 static yk_status judge(const yk_race *race, const stopwatch *w, int *winner_out)
 {
-    float ms[MAX_CANDIDATES], best = NEVER / HOPELESS;
+    float ms[MAX_CANDIDATES];
     int n = race->n < MAX_CANDIDATES ? race->n : MAX_CANDIDATES, winner;
-    for (int i = 0; i < n; i++) {
-        YK_TRY(time_candidate(race, w, i, best, &ms[i]));
-        best = ms[i] < best ? ms[i] : best;
-    }
+    YK_TRY(run_heat(race, w, n, ms));
+    YK_TRY(run_finals(race, w, n, ms));
     bool same = false;
     while ((winner = fastest(ms, n)) != 0) {
         YK_TRY(repeats_its_bits(race, winner, &same));

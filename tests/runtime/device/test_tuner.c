@@ -56,7 +56,7 @@ static void other_ranks_know_what_is_told_and_race_no_more(void **state)
     char *text;
     int64_t bytes;
     yk_tuner *from = tuner_of(HERE), *to = tuner_of(HERE);
-    assert_int_equal(yk_tuner_open(to, YK_TUNE_FULL, ""), YK_OK);
+    assert_int_equal(yk_tuner_open(to, YK_TUNE_CACHED, ""), YK_OK);
     add(from, 1, 10);
     add(from, -1, -20);
     add(to, 1, 99);
@@ -127,25 +127,52 @@ static void a_run_knows_what_earlier_runs_found(void **state)
 {
     char *folder = *state, deep[512];
     snprintf(deep, sizeof deep, "%s/not/there/yet", folder);
-    run_once(HERE, YK_TUNE_FULL, deep, 0);
-    run_once(HERE, YK_TUNE_FULL, deep, 1);
-    run_once(HERE, YK_TUNE_CACHED, deep, 2); /* looks only */
+    run_once(HERE, YK_TUNE_CACHED, deep, 0);
+    run_once(HERE, YK_TUNE_CACHED, deep, 1);
+    run_once(HERE, YK_TUNE_KNOWN, deep, 2); /* looks only */
     run_once(HERE, YK_TUNE_OFF, deep, 0);
-    run_once(THERE, YK_TUNE_FULL, deep, 0); /* a file of its own */
-    run_once(HERE, YK_TUNE_FULL, deep, 2);
+    run_once(THERE, YK_TUNE_CACHED, deep, 0); /* a file of its own */
+    run_once(HERE, YK_TUNE_CACHED, deep, 2);
 }
 
 static void two_runs_at_a_time_keep_the_choices_of_both(void **state)
 {
     char *folder = *state;
     yk_tuner *a = tuner_of(HERE), *b = tuner_of(HERE);
-    assert_int_equal(yk_tuner_open(a, YK_TUNE_FULL, folder), YK_OK);
-    assert_int_equal(yk_tuner_open(b, YK_TUNE_FULL, folder), YK_OK);
+    assert_int_equal(yk_tuner_open(a, YK_TUNE_CACHED, folder), YK_OK);
+    assert_int_equal(yk_tuner_open(b, YK_TUNE_CACHED, folder), YK_OK);
     add(a, 0, 100);
     add(b, 1, 101);
     yk_tuner_destroy(a);
     yk_tuner_destroy(b);
-    run_once(HERE, YK_TUNE_CACHED, folder, 2);
+    run_once(HERE, YK_TUNE_KNOWN, folder, 2);
+}
+
+static void a_choice_is_on_disk_as_soon_as_it_is_made(void **state)
+{
+    char *folder = *state;
+    yk_tuner *killed = tuner_of(HERE);
+    assert_int_equal(yk_tuner_open(killed, YK_TUNE_CACHED, folder), YK_OK);
+    add(killed, 0, 100);
+    run_once(HERE, YK_TUNE_KNOWN, folder, 1);
+    yk_tuner_destroy(killed);
+}
+
+static void choices_that_are_made_anew_take_the_place_of_the_old(void **state)
+{
+    char *folder = *state;
+    run_once(HERE, YK_TUNE_CACHED, folder, 0);
+    run_once(HERE, YK_TUNE_CACHED, folder, 1);
+    yk_tuner *t = tuner_of(HERE);
+    assert_int_equal(yk_tuner_open(t, YK_TUNE_FULL, folder), YK_OK);
+    assert_int_equal(choice_of(t, 0), -1);
+    add(t, 0, 200);
+    yk_tuner_destroy(t);
+    t = tuner_of(HERE);
+    assert_int_equal(yk_tuner_open(t, YK_TUNE_KNOWN, folder), YK_OK);
+    assert_int_equal(choice_of(t, 0), 200);
+    assert_int_equal(choice_of(t, 1), 101);
+    yk_tuner_destroy(t);
 }
 
 static void a_damaged_file_is_made_again(void **state)
@@ -153,18 +180,18 @@ static void a_damaged_file_is_made_again(void **state)
     char *folder = *state, path[1024];
     yk_file_list files;
     heard h;
-    run_once(HERE, YK_TUNE_FULL, folder, 0);
+    run_once(HERE, YK_TUNE_CACHED, folder, 0);
     snprintf(path, sizeof path, "%s/*.choices", folder);
     assert_int_equal(yk_file_glob(path, &files), YK_OK);
     assert_int_equal(files.n_items, 1);
     assert_int_equal(yk_file_replace(files.items[0], "nonsense", 8), YK_OK);
     yk_file_list_fini(&files);
     heard_begin(&h);
-    run_once(HERE, YK_TUNE_FULL, folder, 0);
+    run_once(HERE, YK_TUNE_CACHED, folder, 0);
     bool warned = strstr(heard_take(&h), "it is damaged") != NULL;
     heard_end(&h);
     assert_true(warned);
-    run_once(HERE, YK_TUNE_FULL, folder, 1);
+    run_once(HERE, YK_TUNE_CACHED, folder, 1);
 }
 
 int main(void)
@@ -178,6 +205,10 @@ int main(void)
                                         scratch_tear_down),
         cmocka_unit_test_setup_teardown(two_runs_at_a_time_keep_the_choices_of_both, scratch_set_up,
                                         scratch_tear_down),
+        cmocka_unit_test_setup_teardown(a_choice_is_on_disk_as_soon_as_it_is_made, scratch_set_up,
+                                        scratch_tear_down),
+        cmocka_unit_test_setup_teardown(choices_that_are_made_anew_take_the_place_of_the_old,
+                                        scratch_set_up, scratch_tear_down),
         cmocka_unit_test_setup_teardown(a_damaged_file_is_made_again, scratch_set_up,
                                         scratch_tear_down),
     };
