@@ -278,30 +278,19 @@ void yk_engine_destroy(yk_engine *e)
     free(e);
 }
 
-/* Values made and copied at a time. */
-#define INIT_CHUNK ((int64_t)1 << 20)
-
-static yk_status init_param(yk_engine *e, int param, int64_t seed, float *values)
+static yk_status init_param(yk_engine *e, int param, int64_t seed)
 {
-    int64_t count = yk_param_count(&yk_model_params(e->model)[param]);
-    for (int64_t i = 0; i < count; i += INIT_CHUNK) {
-        int64_t n = yk_min(count - i, INIT_CHUNK);
-        if (!yk_store_keeps(e->store, param, i, n)) continue;
-        yk_model_init_values(e->model, param, seed, i, i + n, values);
-        YK_TRY(yk_store_write(e->store, YK_STORE_WEIGHT, param, i, n, values, e->compute));
-    }
-    return YK_OK;
+    static const yk_normal zero = {0};
+    int64_t count = yk_param_count(&yk_model_params(e->model)[param]), used;
+    yk_normal first = yk_model_first_values(e->model, param, seed, &used);
+    YK_TRY(yk_store_draw(e->store, param, 0, used, &first, e->compute));
+    return yk_store_draw(e->store, param, used, count - used, &zero, e->compute);
 }
 
 yk_status yk_engine_init_weights(yk_engine *e, int64_t seed)
 {
-    float *values = malloc(INIT_CHUNK * sizeof *values);
-    if (!values) return yk_fail(YK_ENOMEM, "model", "no memory for initial weights");
-    yk_status status = YK_OK;
-    for (int i = 0; i < yk_model_n_params(e->model) && status == YK_OK; i++)
-        status = init_param(e, i, seed, values);
-    free(values);
-    return status;
+    for (int i = 0; i < yk_model_n_params(e->model); i++) YK_TRY(init_param(e, i, seed));
+    return yk_stream_synchronize(e->compute);
 }
 
 yk_arena_sizes yk_engine_high_water(const yk_engine *e)

@@ -1,13 +1,13 @@
-/* models/init.c - initial weights as a function of (seed, parameter name, index).
+/* models/init.c - first weights as numbers that follow from (seed, parameter name, index).
  *
  * No generator state: each value is a hash of what it belongs to, so ranks, shards and threads can
- * make any part of any tensor in any order and get the same numbers.
+ * make any part of any tensor in any order and get the same numbers. A model says which numbers;
+ * yk_draw_normal() makes them.
  */
 #include <math.h>
 #include <string.h>
 
 #include "models/table.h"
-#include "runtime/base/threads.h"
 
 /* The finaliser of splitmix64 (Steele, Lea and Flood 2014): a bijection that mixes all bits. */
 static uint64_t mix(uint64_t x)
@@ -22,14 +22,6 @@ static uint64_t key_of(int64_t seed, const char *name)
     uint64_t key = mix((uint64_t)seed + 0x9e3779b97f4a7c15u);
     for (const char *c = name; *c; c++) key = mix(key ^ (unsigned char)*c);
     return key;
-}
-
-/* Standard normal by Box and Muller 1958, from two uniform numbers of 32 bits. */
-static double normal(uint64_t key, int64_t index)
-{
-    uint64_t bits = mix(key + (uint64_t)index * 0x9e3779b97f4a7c15u);
-    double u = ((double)(bits >> 32) + 0.5) * 0x1p-32, v = (double)(bits & 0xffffffffu) * 0x1p-32;
-    return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
 }
 
 /* Is `param` the matrix of a product that writes to the residual? */
@@ -47,27 +39,19 @@ static bool is_norm_weight(const char *name)
     return norm && strstr(norm, ".weight");
 }
 
-/* Rows of a vocabulary matrix from vocab on are padding and stay zero. */
+/* Rows of a vocabulary matrix from vocab on are padding. */
 static int64_t rows_in_use(const yk_model *model, int param)
 {
     bool vocab = param == model->embed.tokens || param == model->head.out;
     return vocab ? model->shape.vocab : model->params[param].shape[0];
 }
 
-void yk_model_init_values(const yk_model *model, int param, int64_t seed, int64_t begin,
-                          int64_t end, float *values_out)
+yk_normal yk_model_first_values(const yk_model *model, int param, int64_t seed, int64_t *n_used_out)
 {
     const yk_param *p = &model->params[param];
-    if (p->n_dims == 1) {
-        float value = is_norm_weight(p->name) ? 1.0f : 0.0f;
-        for (int64_t i = begin; i < end; i++) values_out[i - begin] = value;
-        return;
-    }
+    *n_used_out = rows_in_use(model, param) * p->shape[1];
+    if (p->n_dims == 1) return (yk_normal){.mean = is_norm_weight(p->name) ? 1.0f : 0.0f};
     double deviation = 0.02;
     if (writes_residual(model, param)) deviation /= sqrt(2.0 * (double)model->shape.layers);
-    int64_t in_use = rows_in_use(model, param) * p->shape[1];
-    uint64_t key = key_of(seed, p->name);
-#pragma omp parallel for num_threads(yk_threads()) schedule(static)
-    for (int64_t i = begin; i < end; i++)
-        values_out[i - begin] = i < in_use ? (float)(deviation * normal(key, i)) : 0.0f;
+    return (yk_normal){.key = key_of(seed, p->name), .deviation = (float)deviation};
 }

@@ -86,11 +86,12 @@ int yk_model_find_param(const yk_model *model, const char *name);
 /* Does a unit's backward pass read parameters? The embedding's only adds up gradients. */
 bool yk_model_backward_reads(const yk_model *model, int unit);
 
-/* Write initial values of elements begin .. end-1 of parameter `param`, row-major, fp32: a function
- * of (seed, name, index) alone. Matrices are normal with deviation 0.02, those that write to the
- * residual 0.02 / sqrt(2 L) (Radford et al. 2019, section 2.3); norm weights 1; the rest 0. */
-void yk_model_init_values(const yk_model *model, int param, int64_t seed, int64_t begin,
-                          int64_t end, float *values_out);
+/* What a parameter begins as: element i, row-major, is number i of what is returned, so a function of
+ * (seed, name, index) alone; from the `n_used_out`-th on are rows that fill up a vocabulary, which
+ * begin as 0. Matrices are normal with deviation 0.02, those that write to the residual
+ * 0.02 / sqrt(2 L) (Radford et al. 2019, section 2.3); norm weights are 1; the rest is 0. */
+yk_normal yk_model_first_values(const yk_model *model, int param, int64_t seed,
+                                int64_t *n_used_out);
 
 /* ---- a pass ------------------------------------------------------------------------------- */
 

@@ -2,13 +2,14 @@
  *
  * Who keeps which part is known here and nowhere else. Reading is a walk over the parts of a
  * tensor, each sent by a rank that keeps it; writing is local, since every rank brings the same
- * values.
+ * values. First weights are made where they are kept.
  */
 #include <string.h>
 
 #include "optim/store/parts.h"
 #include "runtime/base/arith.h"
 #include "runtime/base/threads.h"
+#include "runtime/device/normal.h"
 
 /* A kind of state: where it lies and what of a unit is kept. */
 typedef struct place {
@@ -180,15 +181,6 @@ static yk_status wait_for_host(const yk_store *st)
     return yk_stream_synchronize(st->host.to_host);
 }
 
-bool yk_store_keeps(const yk_store *st, int param, int64_t begin, int64_t n)
-{
-    const yk_store_unit *u = &st->units[st->o.params[param].unit];
-    yk_store_range want = elements(st, param, begin, n);
-    if (u->param_slot >= 0) return true; /* what was gathered must be forgotten */
-    if (intersect(want, u->param_range).count > 0) return true;
-    return yk_store_has_master(st) && intersect(want, u->state_range).count > 0;
-}
-
 yk_status yk_store_write(yk_store *st, yk_store_state state, int param, int64_t begin, int64_t n,
                          const float *values, yk_stream *stream)
 {
@@ -203,4 +195,38 @@ yk_status yk_store_write(yk_store *st, yk_store_state state, int param, int64_t 
     if (to.buffer == u->param) return YK_OK;
     to = param_place(st, u);
     return write_kept(&to, want, values, stream);
+}
+
+/* ---- drawing ------------------------------------------------------------------------------ */
+
+/* Draw what of `want` lies in a kept range; the tensor begins at `tensor`. */
+static yk_status draw_kept(const place *to, yk_store_range want, int64_t tensor,
+                           const yk_normal *normal, yk_stream *stream)
+{
+    yk_store_range piece = intersect(want, to->range);
+    if (piece.count == 0) return YK_OK;
+    yk_draw_normal_args a = {.dst = yk_store_at(to->buffer, to->range, piece.begin, to->dtype),
+                             .n = piece.count,
+                             .first = piece.begin - tensor,
+                             .normal = *normal,
+                             .dtype = to->dtype};
+    if (!to->host) return yk_draw_normal(stream, &a);
+    YK_TRY(yk_stream_synchronize(stream)); /* which may have zeros on the way there */
+    yk_normal_fill(&a, yk_threads());
+    return YK_OK;
+}
+
+yk_status yk_store_draw(yk_store *st, int param, int64_t begin, int64_t n, const yk_normal *normal,
+                        yk_stream *stream)
+{
+    yk_store_range want = elements(st, param, begin, n);
+    yk_store_unit *u = &st->units[st->o.params[param].unit];
+    place to = {0};
+    YK_TRY(find(st, YK_STORE_WEIGHT, param, &to));
+    YK_TRY(wait_for_host(st));
+    YK_TRY(draw_kept(&to, want, st->offsets[param], normal, stream));
+    u->param_slot = -1; /* what was gathered before is old */
+    if (to.buffer == u->param) return YK_OK;
+    to = param_place(st, u);
+    return draw_kept(&to, want, st->offsets[param], normal, stream);
 }

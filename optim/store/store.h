@@ -159,10 +159,6 @@ typedef enum yk_store_state {
 yk_status yk_store_read(yk_store *store, yk_store_state state, int param, int64_t begin, int64_t n,
                         float *values_out, yk_stream *stream);
 
-/* Does this rank keep any of elements begin .. begin+n-1 of a parameter's weights? Where it does not,
- * nothing need be brought to yk_store_write().                                           [local] */
-bool yk_store_keeps(const yk_store *store, int param, int64_t begin, int64_t n);
-
 /* Overwrite elements begin .. begin+n-1 from host memory, as far as this rank keeps them; a weight
  * reaches the model rounded. Every rank is to write the same. Blocks.                    [local]
  *
@@ -170,5 +166,12 @@ bool yk_store_keeps(const yk_store *store, int param, int64_t begin, int64_t n);
  */
 yk_status yk_store_write(yk_store *store, yk_store_state state, int param, int64_t begin, int64_t n,
                          const float *values, yk_stream *stream);
+
+/* Overwrite elements begin .. begin+n-1 of a parameter's weights, as far as this rank keeps them: element
+ * i by number i of `normal`. Each rank makes its own part where it lies, device memory on `stream`;
+ * what the model reads and the master weights are both rounded from the same numbers in fp32.
+ *                                                                                        [local] */
+yk_status yk_store_draw(yk_store *store, int param, int64_t begin, int64_t n,
+                        const yk_normal *normal, yk_stream *stream);
 
 #endif

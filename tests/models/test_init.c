@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "models/table.h"
+#include "runtime/device/normal.h"
 #include "tests/models/shapes.h"
 
 static yk_model *create(yk_model_shape shape)
@@ -24,29 +25,12 @@ static yk_model *create(yk_model_shape shape)
 static float *init(const yk_model *m, int param, int64_t seed)
 {
     int64_t n = yk_param_count(&m->params[param]);
-    float *values = malloc((size_t)n * sizeof *values);
+    float *values = calloc((size_t)n, sizeof *values);
     assert_non_null(values);
-    yk_model_init_values(m, param, seed, 0, n, values);
+    int64_t used;
+    yk_normal normal = yk_model_first_values(m, param, seed, &used);
+    yk_normal_fill(&(yk_draw_normal_args){.dst = values, .n = used, .normal = normal}, 1);
     return values;
-}
-
-static void any_split_gives_the_same_bits(void **state)
-{
-    (void)state;
-    yk_model *m = create(shape_tiny(YK_FAMILY_QWEN2, false));
-    for (int k = 0; k < m->n_params; k++) {
-        int64_t n = yk_param_count(&m->params[k]);
-        float *whole = init(m, k, 7), *parts = malloc((size_t)n * sizeof *parts);
-        for (int64_t begin = 0, step = 1; begin < n; step = step * 3 % 31 + 1) {
-            int64_t end = begin + step < n ? begin + step : n;
-            yk_model_init_values(m, k, 7, begin, end, parts + begin);
-            begin = end;
-        }
-        assert_memory_equal(parts, whole, (size_t)n * sizeof *parts);
-        free(whole);
-        free(parts);
-    }
-    yk_model_destroy(m);
 }
 
 static void values_do_not_depend_on_the_rest_of_the_model(void **state)
@@ -172,7 +156,6 @@ static void padding_rows_are_zero_and_no_others_are(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_split_gives_the_same_bits),
         cmocka_unit_test(values_do_not_depend_on_the_rest_of_the_model),
         cmocka_unit_test(seeds_and_names_give_unrelated_values),
         cmocka_unit_test(matrices_are_normal_with_the_deviation_of_their_kind),

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "optim/store/store.h"
+#include "runtime/device/normal.h"
 #include "runtime/storage/hash.h"
 
 #define N_UNITS 5
@@ -279,11 +280,64 @@ static void weights_in_bf16_move_by_less_than_a_unit(void **state)
     close_rig(&r);
 }
 
+/* What the model reads of a parameter's first weights, and what is kept of them, against numbers made
+ * here. */
+static void expect_drawn(rig *r, const setting *s, int param, const yk_normal *normal)
+{
+    const yk_param_view *views;
+    int64_t n = yk_param_count(&params[param]);
+    float want[61 * 20], kept[61 * 20], rounded;
+    yk_normal_fill(&(yk_draw_normal_args){.dst = want, .n = n, .normal = *normal}, 1);
+    assert_int_equal(yk_store_read(r->store, YK_STORE_WEIGHT, param, 0, n, kept, r->compute),
+                     YK_OK);
+    assert_int_equal(yk_store_acquire(r->store, params[param].unit, -1, r->compute, &views), YK_OK);
+    assert_int_equal(yk_stream_synchronize(r->compute), YK_OK);
+    for (int64_t k = 0; k < n; k++) {
+        yk_dtype master = s->compute == s->master ? s->compute : s->master;
+        yk_store_f32(&rounded, 0, master, want[k]);
+        assert_true(kept[k] == yk_load_f32(&rounded, 0, master));
+        yk_store_f32(&rounded, 0, s->compute, want[k]);
+        assert_true(yk_load_f32(views[param].data, k, s->compute) ==
+                    yk_load_f32(&rounded, 0, s->compute));
+    }
+    assert_int_equal(yk_store_release(r->store, params[param].unit, r->compute), YK_OK);
+}
+
+/* In two pieces each, of which the second begins between two multiples of anything. */
+static void drawn_weights_are_the_numbers_in_every_place(void **state)
+{
+    (void)state;
+    static const yk_dtype types[][2] = {
+        {YK_F32, YK_F32}, {YK_BF16, YK_F32}, {YK_F16, YK_BF16}, {YK_BF16, YK_BF16}};
+    for (int t = 0; t < 4; t++)
+        for (int offload = 0; offload < 16; offload++) {
+            setting s = {.compute = types[t][0], .master = types[t][1], .offload = offload};
+            rig r;
+            open_rig(&r, &s);
+            for (int i = 0; i < N_PARAMS; i++) {
+                yk_normal normal = {.key = 99 + (uint64_t)i, .mean = 0.5f, .deviation = 0.02f};
+                int64_t n = yk_param_count(&params[i]), cut = n / 3 + 1;
+                for (int again = 0; again < 2;
+                     again++) /* in the place of what was fetched, too */ {
+                    normal.key += 1000;
+                    assert_int_equal(yk_store_draw(r.store, i, 0, n, &normal, r.compute), YK_OK);
+                    assert_int_equal(
+                        yk_store_draw(r.store, i, cut, n - cut, &(yk_normal){0}, r.compute), YK_OK);
+                    assert_int_equal(yk_store_draw(r.store, i, cut, n - cut, &normal, r.compute),
+                                     YK_OK);
+                    expect_drawn(&r, &s, i, &normal);
+                }
+            }
+            close_rig(&r);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_place_gives_the_same_bits),
         cmocka_unit_test(weights_in_bf16_move_by_less_than_a_unit),
+        cmocka_unit_test(drawn_weights_are_the_numbers_in_every_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
