@@ -25,6 +25,7 @@ static yk_status forward(yk_engine *e, const yk_batch *batch)
         yk_watchdog_note(e->watchdog, YK_PHASE_FORWARD, u);
         yk_device_set_part(e->device, "forward", u);
         YK_TRY(yk_store_acquire(e->store, u, last, e->compute, &p));
+        YK_TRY(yk_store_acquire_ahead(e->store, last, (double)u / last));
         YK_TRY(yk_store_grad_ahead(e->store, last, 2.0 * u / last - 1));
         YK_TRY(yk_pass_enter(e->pass, u, false));
         YK_TRY(yk_graphs_forward(e->graphs, batch, u, p));
@@ -34,7 +35,8 @@ static yk_status forward(yk_engine *e, const yk_batch *batch)
     return YK_OK;
 }
 
-static yk_status backward(yk_engine *e, const yk_batch *batch)
+/* `more`: another micro-batch follows, under the same parameters. */
+static yk_status backward(yk_engine *e, const yk_batch *batch, bool more)
 {
     int last = yk_model_n_units(e->model) - 1, lowest = 0; /* of the units that read parameters */
     while (!yk_model_backward_reads(e->model, lowest)) lowest++;
@@ -47,6 +49,7 @@ static yk_status backward(yk_engine *e, const yk_batch *batch)
         if (reads) YK_TRY(yk_store_acquire(e->store, u, lowest, e->compute, &p));
         YK_TRY(yk_store_grad(e->store, u, e->compute, &g));
         YK_TRY(yk_store_grad_ahead(e->store, 0, 1 - 2.0 * u / last));
+        if (more) YK_TRY(yk_store_acquire_ahead(e->store, 0, 1 - 2.0 * u / last));
         YK_TRY(yk_pass_enter(e->pass, u, true));
         YK_TRY(yk_graphs_backward(e->graphs, batch, u, p, g));
         YK_TRY(yk_pass_leave(e->pass, u, true));
@@ -62,12 +65,12 @@ static double tokens_in_step(const yk_engine *e)
     return (double)e->config->train.batch * (double)e->seq_len;
 }
 
-static yk_status micro_step(yk_engine *e, const yk_batch *batch)
+static yk_status micro_step(yk_engine *e, const yk_batch *batch, bool more)
 {
     float loss_weight = (float)(1.0 / tokens_in_step(e));
     YK_TRY(yk_pass_begin(e->pass, YK_PASS_TRAIN, batch, loss_weight, NULL, NULL));
     YK_TRY(forward(e, batch));
-    YK_TRY(backward(e, batch));
+    YK_TRY(backward(e, batch, more));
     yk_pass_end(e->pass);
     return YK_OK;
 }
@@ -137,7 +140,7 @@ yk_status yk_step_run(yk_engine *e, yk_feed *feed, int64_t step, float lr)
         yk_batch batch;
         yk_watchdog_note(e->watchdog, YK_PHASE_DATA, -1);
         YK_TRY(yk_feed_next(feed, &batch));
-        YK_TRY(micro_step(e, &batch));
+        YK_TRY(micro_step(e, &batch, m + 1 < e->n_micro));
     }
     YK_TRY(finishes_alone(e) ? yk_graphs_finish(e->graphs, finish, e) : finish(e));
     yk_device_set_part(e->device, "", -1);

@@ -42,17 +42,20 @@ yk_status yk_store_slot_take(yk_store_slots *slots, int unit, int64_t count, yk_
     return yk_event_wait(slots->items[best].free, stream);
 }
 
-/* Bring what this rank keeps of a unit to its place in a slot. */
-static yk_status bring_home(yk_store *st, yk_store_unit *u, yk_store_slot *slot)
+/* Let at least `share` of what this rank keeps of a unit be on its way to its place in the slot; the last of
+ * it marks `arrived`. */
+static yk_status bring_home(yk_store *st, yk_store_unit *u, double share, yk_event *arrived)
 {
-    yk_store_range whole = {0, u->count};
-    void *to = yk_store_at(slot->data, whole, u->param_range.begin, st->o.compute);
-    int64_t bytes = u->param_range.count * yk_dtype_bytes(st->o.compute);
-    YK_TRY(yk_event_wait(u->stored, st->host.to_device));
-    YK_TRY(yk_copy(st->host.to_device, to, u->param, bytes, YK_COPY_HOST_TO_DEVICE));
-    if (!yk_store_gathers(st)) return yk_event_record(u->readable, st->host.to_device);
-    YK_TRY(yk_event_record(slot->filled, st->host.to_device));
-    return yk_event_wait(slot->filled, st->g.gather);
+    yk_store_range whole = {0, u->count}, kept = u->param_range;
+    void *slot = st->param_slots.items[u->param_slot].data;
+    int64_t begin = u->param_back, wanted = (int64_t)(share * (double)kept.count);
+    int64_t end = yk_min(yk_round_up(wanted, YK_STORE_TENSOR_ALIGN), kept.count);
+    if (end <= begin) return YK_OK;
+    YK_TRY(yk_copy(st->host.to_device, yk_store_at(slot, whole, kept.begin + begin, st->o.compute),
+                   yk_store_at(u->param, kept, kept.begin + begin, st->o.compute),
+                   (end - begin) * yk_dtype_bytes(st->o.compute), YK_COPY_HOST_TO_DEVICE));
+    u->param_back = end;
+    return end == kept.count ? yk_event_record(arrived, st->host.to_device) : YK_OK;
 }
 
 /* The slot of a unit's parameters. Blocks that follow each other lie in different ones, as many as there
@@ -75,8 +78,20 @@ static yk_status take_place(yk_store *st, int unit, yk_stream *stream)
     return yk_event_wait(slot->free, stream);
 }
 
-/* Start fetching a unit's parameters, unless they are on their way or there. */
-static yk_status fetch(yk_store *st, int unit)
+/* Let at least `share` of a unit's parameters, which come from host memory alone, be on their way. */
+static yk_status fetch_home(yk_store *st, int unit, double share)
+{
+    yk_store_unit *u = &st->units[unit];
+    if (u->param_slot < 0) {
+        YK_TRY(take_place(st, unit, st->host.to_device));
+        YK_TRY(yk_event_wait(u->stored, st->host.to_device));
+        u->param_back = 0;
+    }
+    return bring_home(st, u, share, u->readable);
+}
+
+/* Start gathering a unit's parameters, unless they are on their way or there. */
+static yk_status gather(yk_store *st, int unit)
 {
     yk_store_unit *u = &st->units[unit];
     bool away = yk_store_offloads(st, YK_OFFLOAD_PARAMS);
@@ -86,13 +101,20 @@ static yk_status fetch(yk_store *st, int unit)
     const void *shard = u->param;
     if (away) {
         yk_store_range whole = {0, u->count};
-        YK_TRY(bring_home(st, u, slot));
-        if (!yk_store_gathers(st)) return YK_OK;
+        u->param_back = 0;
+        YK_TRY(yk_event_wait(u->stored, st->host.to_device));
+        YK_TRY(bring_home(st, u, 1, slot->filled));
+        YK_TRY(yk_event_wait(slot->filled, st->g.gather));
         shard = yk_store_at(slot->data, whole, u->shard.begin, st->o.compute);
     }
     YK_TRY(yk_comm_all_gather(st->g.shard, slot->data, shard, u->shard.count, st->o.compute,
                               st->g.gather));
     return yk_event_record(u->readable, st->g.gather);
+}
+
+static yk_status fetch(yk_store *st, int unit)
+{
+    return yk_store_gathers(st) ? gather(st, unit) : fetch_home(st, unit, 1);
 }
 
 /* Fetch everything that `unit` uses. */
@@ -125,6 +147,14 @@ yk_status yk_store_acquire(yk_store *st, int unit, int last, yk_stream *stream,
     }
     if (fetches && last >= 0) YK_TRY(look_ahead(st, unit, last));
     *views_out = st->views;
+    return YK_OK;
+}
+
+yk_status yk_store_acquire_ahead(yk_store *st, int unit, double share)
+{
+    if (!yk_store_fetches(st) || yk_store_gathers(st) || share <= 0) return YK_OK;
+    for (int owner = 0; owner < st->o.n_units; owner++)
+        if (yk_store_uses(st, unit, owner)) YK_TRY(fetch_home(st, owner, share));
     return YK_OK;
 }
 

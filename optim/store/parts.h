@@ -28,18 +28,18 @@ typedef struct yk_store_unit {
 
     yk_store_range param_range, state_range, grad_range; /* what the buffers below hold */
     void *param;                                         /* compute dtype */
-    void *master;       /* master dtype; where that is the compute dtype, a part of `param` */
-    void *m, *v;        /* moments dtype */
-    void *grad;         /* grads dtype: what the model writes, or the sums of micro-batches */
-    int param_slot;     /* of gathered parameters, or -1 */
-    int grad_slot;      /* that the model's gradient is written to, or -1 */
-    int64_t grad_back;  /* elements in it, or on their way, that are added to */
-    yk_event *readable; /* parameters have arrived where the model reads them */
-    yk_event *reduced;  /* the gradient's sum over ranks is there */
-    yk_event *stored;   /* what went to host memory last is there */
-    int n_uses;         /* units that use its tensors */
-    int uses_also;      /* the unit whose tensors it uses beside its own, or -1 */
-    int uses_left;      /* of the backward pass under way */
+    void *master;   /* master dtype; where that is the compute dtype, a part of `param` */
+    void *m, *v;    /* moments dtype */
+    void *grad;     /* grads dtype: what the model writes, or the sums of micro-batches */
+    int param_slot; /* of gathered parameters, or -1 */
+    int grad_slot;  /* that the model's gradient is written to, or -1 */
+    int64_t param_back, grad_back; /* elements in them, or on their way, from host memory */
+    yk_event *readable;            /* parameters have arrived where the model reads them */
+    yk_event *reduced;             /* the gradient's sum over ranks is there */
+    yk_event *stored;              /* what went to host memory last is there */
+    int n_uses;                    /* units that use its tensors */
+    int uses_also;                 /* the unit whose tensors it uses beside its own, or -1 */
+    int uses_left;                 /* of the backward pass under way */
     int64_t micro_left; /* micro-batches of this step whose gradients are still to come */
 } yk_store_unit;
 

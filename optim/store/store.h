@@ -106,8 +106,10 @@ yk_status yk_store_release(yk_store *store, int unit, yk_stream *stream);
 yk_status yk_store_grad(yk_store *store, int unit, yk_stream *stream,
                         const yk_grad_view **views_out);
 
-/* Let gradients that `unit` will add to come from host memory, at least `share` of them by now. To be called
- * when nothing else needs their place on the device: the two ends of a model have one. */
+/* Let parameters that `unit` reads, or gradients that it will add to, come from host memory, at least `share`
+ * of them by now. To be called when nothing else needs their place on the device: the two ends of a model
+ * have one. */
+yk_status yk_store_acquire_ahead(yk_store *store, int unit, double share);
 yk_status yk_store_grad_ahead(yk_store *store, int unit, double share);
 
 /* The gradients of `unit` from this micro-batch have been enqueued on `stream`. Their sum over
