@@ -121,7 +121,7 @@ static yk_status create_pass(yk_engine *e, const yk_model_shape *shape)
         .recompute = e->config->memory.recompute,
         .n_lighter = n_lighter_blocks(e->config, shape),
         .head_chunk = head_chunk(e, shape),
-        .inputs = e->config->memory.offload & YK_OFFLOAD_INPUTS ? &e->host : NULL,
+        .inputs = e->config->memory.offload & YK_OFFLOAD_INPUTS ? &e->inputs : NULL,
     };
     float *cos, *sin;
     YK_TRY(push_rope(e, shape, o.n_positions, &cos, &sin));
@@ -205,13 +205,22 @@ static yk_status push_values(yk_engine *e)
     return yk_stream_synchronize(e->compute);
 }
 
-/* The streams of what is offloaded, one each way. */
-static yk_status create_host_side(yk_engine *e)
+/* Two streams to host memory, one each way. */
+static yk_status create_host_side(yk_engine *e, const char *there, const char *back,
+                                  yk_host_side *side_out)
 {
-    if (e->config->memory.offload == 0) return YK_OK;
-    e->host.pinned = e->pinned;
-    YK_TRY(yk_stream_create(e->device, YK_STREAM_TRANSFER, "to device", &e->host.to_device));
-    return yk_stream_create(e->device, YK_STREAM_TRANSFER, "to host", &e->host.to_host);
+    side_out->pinned = e->pinned;
+    YK_TRY(yk_stream_create(e->device, YK_STREAM_TRANSFER, there, &side_out->to_host));
+    return yk_stream_create(e->device, YK_STREAM_TRANSFER, back, &side_out->to_device);
+}
+
+static yk_status create_host_sides(yk_engine *e)
+{
+    int offload = e->config->memory.offload;
+    if (offload & ~YK_OFFLOAD_INPUTS) YK_TRY(create_host_side(e, "to host", "to device", &e->host));
+    if (offload & YK_OFFLOAD_INPUTS)
+        YK_TRY(create_host_side(e, "inputs to host", "inputs to device", &e->inputs));
+    return YK_OK;
 }
 
 static yk_status build(yk_engine *e, const yk_engine_options *o)
@@ -221,7 +230,7 @@ static yk_status build(yk_engine *e, const yk_engine_options *o)
     if (o->train && yk_device_get_spec(e->device)->kind == YK_DEVICE_CUDA)
         YK_TRY(yk_stream_create(e->device, YK_STREAM_TRANSFER, "data", &e->data));
     YK_TRY(create_arenas(e, o));
-    YK_TRY(create_host_side(e));
+    YK_TRY(create_host_sides(e));
     YK_TRY(lend_workspace(e, o));
     YK_TRY(push_values(e));
     YK_TRY(push_batches(e));
@@ -268,6 +277,8 @@ void yk_engine_destroy(yk_engine *e)
     for (int i = 0; i < 2; i++) yk_event_destroy(e->result_ready[i]);
     yk_stream_destroy(e->host.to_device);
     yk_stream_destroy(e->host.to_host);
+    yk_stream_destroy(e->inputs.to_device);
+    yk_stream_destroy(e->inputs.to_host);
     yk_stream_destroy(e->data);
     yk_stream_destroy(e->compute);
     yk_arena_destroy(e->pinned);

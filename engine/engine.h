@@ -54,7 +54,8 @@ typedef struct yk_engine {
     yk_model *model;
     yk_stream *compute;
     yk_arena *persistent, *activation, *workspace, *pinned;
-    yk_host_side host; /* of offloaded state and inputs */
+    yk_host_side host;   /* of offloaded state */
+    yk_host_side inputs; /* of blocks' inputs, which do not queue behind gradients */
     yk_ranks ranks;
     yk_watchdog *watchdog; /* is told where a step is; borrowed, NULL: nobody */
     yk_store *store;
