@@ -343,7 +343,7 @@ static yk_status bench_backends(bench *b, yk_comm_choice only)
 {
     bool gpu = yk_device_get_kind(b->device) == YK_DEVICE_CUDA;
     yk_comm_choice library = gpu ? YK_COMM_NCCL : YK_COMM_MPI;
-    bool has_library = !gpu || (!b->shares_gpu && yk_comm_has_nccl()),
+    bool has_library = !gpu || (!b->shares_gpu && yk_comm_nccl_version() > 0),
          has_hostmem = yk_world_n_nodes(b->world) == 1;
     if (only != YK_COMM_AUTO) return bench_backend(b, only);
     if (has_library) YK_TRY(bench_backend(b, library));

@@ -91,8 +91,9 @@ const char *yk_comm_backend_name(const yk_comm *comm);
 /* Pinned host memory that this rank brings to what its node's ranks share. */
 int64_t yk_comm_shared_bytes(const yk_comm *comm);
 
-/* Can NCCL be had, in this build on this machine?                                        [local] */
-bool yk_comm_has_nccl(void);
+/* The version of NCCL that can be had, in this build on this machine, as NCCL gives it (22809 is
+ * 2.28.9); 0: none can.                                                                  [local] */
+int yk_comm_nccl_version(void);
 
 int yk_comm_index(const yk_comm *comm);
 int yk_comm_size(const yk_comm *comm);

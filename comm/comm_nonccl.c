@@ -12,9 +12,9 @@ static yk_status nccl_create(yk_comm *c)
                    c->size);
 }
 
-bool yk_comm_has_nccl(void)
+int yk_comm_nccl_version(void)
 {
-    return false;
+    return 0;
 }
 
 const yk_comm_backend yk_comm_nccl = {.name = "nccl", .create = nccl_create};

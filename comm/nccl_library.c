@@ -49,9 +49,13 @@ static void *open_library(void)
     return handle ? handle : dlopen(YK_NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 }
 
-bool yk_comm_has_nccl(void)
+int yk_comm_nccl_version(void)
 {
-    return open_library() != NULL; /* it stays open */
+    __typeof__(ncclGetVersion) *get_version;
+    void *handle = open_library(); /* it stays open */
+    int version = 0;
+    if (!handle || !find(handle, "ncclGetVersion", &get_version)) return 0;
+    return get_version(&version) == ncclSuccess ? version : 0;
 }
 
 yk_status yk_nccl_library_load(nccl_library *library_out)

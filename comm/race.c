@@ -82,6 +82,26 @@ static void close_track(track *t)
     yk_stream_destroy(t->stream);
 }
 
+const char *yk_race_name(const yk_race *r, int i)
+{
+    static const char *const names[] = {
+        [YK_COMM_AUTO] = "auto",
+        [YK_COMM_MPI] = "mpi",
+        [YK_COMM_NCCL] = "nccl",
+        [YK_COMM_HOSTMEM] = "hostmem",
+    };
+    return names[r->backends[i]];
+}
+
+void yk_race_judge(yk_race *r)
+{
+    r->winner = 0;
+    for (int i = 1; i < r->n_backends; i++) {
+        double best = r->gather_s[r->winner] + r->reduce_s[r->winner];
+        if (r->gather_s[i] + r->reduce_s[i] < best) r->winner = i;
+    }
+}
+
 yk_status yk_comm_race(yk_world *world, yk_device *device, const yk_comm_choice *backends,
                        int n_backends, yk_dtype wire, int64_t bytes, yk_race *race_out)
 {
@@ -96,10 +116,9 @@ yk_status yk_comm_race(yk_world *world, yk_device *device, const yk_comm_choice 
     for (int i = 0; i < n_backends && status == YK_OK; i++) {
         race.backends[i] = backends[i];
         status = run(&t, backends[i], &race.gather_s[i], &race.reduce_s[i]);
-        double best = race.gather_s[race.winner] + race.reduce_s[race.winner];
-        if (race.gather_s[i] + race.reduce_s[i] < best) race.winner = i;
     }
     close_track(&t);
+    yk_race_judge(&race);
     if (status == YK_OK) *race_out = race;
     return status;
 }

@@ -3,12 +3,13 @@
 #define YK_ENGINE_CARRIER_H
 
 #include "comm/race.h"
+#include "models/model.h"
 #include "runtime/base/config.h"
 
-/* Choose for comm.backend: auto. On processors, with one rank, on several nodes, and where GPUs reach each
- * other without the host, nothing is measured and auto stays: what it means is known. Ranks that share a
- * GPU get hostmem, and so do GPUs without NCCL. What is left are GPUs of one node that meet in the
- * host's memory: there nccl and hostmem race.                                       [collective]
+/* Choose for comm.backend: auto. On processors, with one rank to a node, and where GPUs reach each other
+ * without the host, nothing is measured and auto stays: what it means is known. Ranks that share a GPU
+ * get hostmem, and so do GPUs without NCCL. What is left are GPUs of a node that meet in the host's
+ * memory: there nccl and hostmem race, with buffers as long as a block of `shape`. [collective]
  *
  * choice_out  comm.backend, or what auto is
  * race_out    what was measured; n_backends 0: nothing
@@ -16,8 +17,8 @@
  * YK_EINVAL  nccl is to serve ranks that share a GPU
  * YK_ENOMEM  there is too little memory to measure with
  */
-yk_status yk_carrier_choose(const yk_config *config, yk_world *world, yk_device *device,
-                            yk_comm_choice *choice_out, yk_race *race_out);
+yk_status yk_carrier_choose(const yk_config *config, const yk_model_shape *shape, yk_world *world,
+                            yk_device *device, yk_comm_choice *choice_out, yk_race *race_out);
 
 /* Say in a line what was measured and chosen. */
 void yk_carrier_write(const yk_race *race, char *text, size_t room);

@@ -305,10 +305,9 @@ const yk_config_key yk_config_keys[] = {
      .text =
          "What carries collectives. mpi: Open MPI, from host memory, for processors. nccl: NCCL, "
          "for GPUs. hostmem: copies to and from host memory that the ranks of a node share, for "
-         "GPUs without peer-to-peer and for several ranks on one; groups over several nodes use "
-         "the other two. auto: mpi on processors, hostmem where ranks share a GPU, nccl on GPUs "
-         "that "
-         "reach each other, and on others the faster of the two when the run starts."},
+         "GPUs without peer-to-peer and for several ranks on one; between nodes one of the other "
+         "two. auto: mpi on processors, hostmem where ranks share a GPU, nccl on GPUs that reach "
+         "each other, and on others the faster of the two when the run starts."},
     {DTYPE(comm.wire), .initial = "auto", .choices = grad_dtypes,
      .also = "fp16_compress communication_data_type",
      .text = "What gradients travel as between ranks. auto: as precision.grads. fp16 has a scale "

@@ -1,0 +1,193 @@
+/* engine/links.c - a race, and the file that keeps its outcome.
+ *
+ * A file's first line says what it is of, and the others what each backend took: its name, and seconds
+ * of a gather and of a sum, in as many digits as give the same numbers again.
+ */
+#include "engine/links.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/tuning.h"
+#include "runtime/base/version.h"
+#include "runtime/device/tune.h"
+#include "runtime/storage/file.h"
+
+#define HEADER     "yoke links 1: "
+#define WHAT_BYTES 256
+#define PATH_BYTES 1200
+#define TEXT_BYTES 1024
+
+/* ---- what it is of ------------------------------------------------------------------------ */
+
+/* FNV-1a. */
+static uint64_t hash(uint64_t h, const void *data, size_t n)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < n; i++) h = (h ^ bytes[i]) * 1099511628211u;
+    return h;
+}
+
+#define HASH_START 14695981039346656037u
+
+static uint64_t hash_text(uint64_t h, const char *text)
+{
+    return hash(h, text, strlen(text) + 1);
+}
+
+/* NCCL's settings, in whatever order they stand there. */
+static uint64_t hash_settings(void)
+{
+    uint64_t sum = 0;
+    for (char **e = environ; *e; e++)
+        if (strncmp(*e, "NCCL_", 5) == 0 && strncmp(*e, "NCCL_DEBUG", 10) != 0)
+            sum += hash_text(HASH_START, *e);
+    return sum;
+}
+
+/* The card, its driver and libraries, as the tuner names them; nothing on processors. */
+static yk_status name_card(const yk_device *device, char *card, size_t room)
+{
+    char *text = NULL;
+    int64_t bytes = 0;
+    YK_TRY(yk_device_tune_export(device, &text, &bytes));
+    const char *end = bytes > 0 ? memchr(text, '\n', (size_t)bytes) : NULL;
+    snprintf(card, room, "%.*s", end ? (int)(end - text) : 0, text ? text : "");
+    free(text);
+    return YK_OK;
+}
+
+/* What can change the outcome on this rank. */
+static yk_status mark_rank(yk_world *world, yk_device *device, uint64_t *mark_out)
+{
+    char card[WHAT_BYTES];
+    int32_t facts[3] = {yk_world_node(world), yk_device_reaches_peers(device),
+                        yk_comm_nccl_version()};
+    YK_TRY(name_card(device, card, sizeof card));
+    uint64_t settings = hash_settings(), h = hash_text(HASH_START, card);
+    h = hash_text(h, yk_device_get_spec(device)->bus_id);
+    h = hash(h, facts, sizeof facts);
+    *mark_out = hash(h, &settings, sizeof settings);
+    return YK_OK;
+}
+
+/* A line that is the same on all ranks. */
+static yk_status describe(yk_world *world, yk_device *device, yk_dtype wire, int64_t bytes,
+                          char *what)
+{
+    int n = yk_world_size(world);
+    uint64_t mine = 0, *all = malloc((size_t)n * sizeof *all);
+    if (!all) return yk_fail(YK_ENOMEM, "links", "no memory for %d ranks", n);
+    yk_status status = mark_rank(world, device, &mine);
+    yk_status told = yk_world_gather(world, &mine, sizeof mine, all);
+    if (status == YK_OK) status = told;
+    uint64_t h = hash_text(HASH_START, YK_VERSION);
+    for (int i = 0; i < n && status == YK_OK; i++) h = hash(h, &all[i], sizeof all[i]);
+    snprintf(what, WHAT_BYTES, "%.63s, %d ranks on %d nodes, NCCL %d, %lld bytes of %s, %016llx",
+             yk_device_get_spec(device)->name, n, yk_world_n_nodes(world), yk_comm_nccl_version(),
+             (long long)bytes, yk_dtype_name(wire), (unsigned long long)h);
+    free(all);
+    return status;
+}
+
+/* ---- the file ----------------------------------------------------------------------------- */
+
+/* False where nothing is to be kept. */
+static bool find_path(const yk_config *config, const char *what, char *folder, char *path)
+{
+    yk_tuning_folder(folder, PATH_BYTES);
+    if (config->tune == YK_TUNE_CHOICE_OFF || !folder[0] || strlen(folder) > PATH_BYTES - 64)
+        return false;
+    snprintf(path, PATH_BYTES, "%.*s/links-%016llx.txt", PATH_BYTES - 64, folder,
+             (unsigned long long)hash_text(HASH_START, what));
+    return true;
+}
+
+static bool is_time(double s)
+{
+    return isfinite(s) && s > 0;
+}
+
+/* Lines of the backends of `race`, in its order; nothing else. */
+static bool take_times(const char *text, yk_race *race)
+{
+    int used = 0;
+    for (int i = 0; i < race->n_backends; i++) {
+        char name[16];
+        double *gather = &race->gather_s[i], *reduce = &race->reduce_s[i];
+        if (sscanf(text, "%15s %lf %lf%n", name, gather, reduce, &used) != 3) return false;
+        if (strcmp(name, yk_race_name(race, i)) != 0 || text[used] != '\n') return false;
+        if (!is_time(*gather) || !is_time(*reduce)) return false;
+        text += used + 1;
+    }
+    return *text == '\0';
+}
+
+/* What an earlier run has kept; false where there is nothing, or nothing good. */
+static bool load(const char *path, const char *what, yk_race *race)
+{
+    char *text, header[WHAT_BYTES + 32];
+    int64_t bytes;
+    int n = snprintf(header, sizeof header, HEADER "%s\n", what);
+    if (!yk_file_exists(path) || yk_file_read_all(path, &text, &bytes) != YK_OK) return false;
+    bool ours = bytes >= n && memcmp(text, header, (size_t)n) == 0, good = false;
+    if (ours && bytes < TEXT_BYTES) {
+        char rest[TEXT_BYTES];
+        snprintf(rest, sizeof rest, "%.*s", (int)(bytes - n), text + n);
+        good = strlen(rest) == (size_t)(bytes - n) && take_times(rest, race);
+    }
+    if (!good)
+        yk_warn(path, ours ? "it is damaged; links are measured again"
+                           : "it is not of these ranks; links are measured again");
+    free(text);
+    return good;
+}
+
+/* A file that cannot be written is said, and no more. */
+static void save(const char *folder, const char *path, const char *what, const yk_race *r)
+{
+    char text[TEXT_BYTES];
+    int n = snprintf(text, sizeof text, HEADER "%s\n", what);
+    for (int i = 0; i < r->n_backends; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s %.17g %.17g\n", yk_race_name(r, i),
+                      r->gather_s[i], r->reduce_s[i]);
+    if (yk_dir_create(folder) == YK_OK) (void)yk_file_replace(path, text, n);
+}
+
+/* ---- the race ----------------------------------------------------------------------------- */
+
+/* What rank 0 knows, on all. */
+static yk_status recall(yk_world *world, const yk_config *config, const char *path,
+                        const char *what, yk_race *race)
+{
+    yk_race known = *race;
+    if (yk_world_rank(world) == 0 && config->tune == YK_TUNE_CHOICE_CACHED)
+        known.remembered = load(path, what, &known);
+    YK_TRY(yk_world_broadcast(world, &known, sizeof known, 0));
+    if (!known.remembered) return YK_OK;
+    yk_race_judge(&known);
+    *race = known;
+    return YK_OK;
+}
+
+yk_status yk_links_race(const yk_config *config, yk_world *world, yk_device *device,
+                        const yk_comm_choice *backends, int n_backends, yk_dtype wire,
+                        int64_t bytes, yk_race *race_out)
+{
+    char what[WHAT_BYTES], folder[PATH_BYTES], path[PATH_BYTES] = "";
+    yk_race race = {.n_backends = n_backends, .bytes = bytes};
+    YK_CHECK(n_backends >= 1 && n_backends <= YK_RACE_MAX);
+    memcpy(race.backends, backends, (size_t)n_backends * sizeof *backends);
+    YK_TRY(describe(world, device, wire, bytes, what));
+    bool keeps = find_path(config, what, folder, path);
+    if (config->tune == YK_TUNE_CHOICE_CACHED) YK_TRY(recall(world, config, path, what, &race));
+    if (!race.remembered) {
+        YK_TRY(yk_comm_race(world, device, backends, n_backends, wire, bytes, &race));
+        if (keeps && yk_world_rank(world) == 0) save(folder, path, what, &race);
+    }
+    *race_out = race;
+    return YK_OK;
+}
