@@ -37,7 +37,7 @@
 
 /* Seconds of the products that run beside collectives, and how much longer these are. */
 #define PRODUCTS_S  0.06
-#define OUTLAST     3
+#define OUTLAST     2
 #define PRODUCT_MIN ((int64_t)1 << 20) /* bytes of the least buffer beside which products run */
 
 typedef enum kind { GATHER, SCATTER, ALL_REDUCE, BROADCAST, N_KINDS } kind;
@@ -273,9 +273,9 @@ static void print_json_row(const bench *b, const row *r, double algorithm, doubl
 static void print_share(bool has, double share)
 {
     if (has)
-        printf(" %7.1f%%", 100 * share);
+        printf(" %8.1f%%", 100 * share);
     else
-        printf(" %8s", "-");
+        printf(" %9s", "-");
 }
 
 static void print_row(bench *b, const row *r)
@@ -376,9 +376,9 @@ static void print_head(const bench *b)
     if (b->beside)
         printf("; products alone: %.3g TFLOP/s",
                1e-12 * yk_product_flops(b->product) / b->product_s);
-    printf("\n%-12s %-15s %11s %11s %9s %9s %8s", "backend", "collective", "MiB", "us", "alg GB/s",
+    printf("\n%-12s %-15s %11s %11s %9s %9s %9s", "backend", "collective", "MiB", "us", "alg GB/s",
            "bus GB/s", "of link");
-    if (b->beside) printf(" %8s", "prod. lose");
+    if (b->beside) printf(" %9s", "prod.lost");
     printf("\n");
 }
 
