@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/gpu/attention_case.h"
 #include "tests/runtime/base/heard.h"
+#include "tests/runtime/device/attention_case.h"
 #include "tests/runtime/device/tested_device.h"
 
 static void ask_for_cudnn(op_case *c, bool deterministic)
@@ -77,8 +77,8 @@ typedef struct tensors {
 
 static tensors take_tensors(op_case *c, yk_dtype t, attention_shape s)
 {
-    int64_t rows = s.batch * s.seq_len, width = s.heads * s.head_size;
-    int64_t all = rows * (s.heads + 2 * s.kv_heads) * s.head_size;
+    int64_t rows = attention_rows(s), width = attention_width(s);
+    int64_t all = rows * attention_qkv_width(s);
     return (tensors){.qkv = op_input(c, t, all, 1),
                      .y = op_input(c, t, rows * width, 1),
                      .lse = op_input(c, YK_F32, rows * s.heads, 1),
@@ -90,20 +90,15 @@ static tensors take_tensors(op_case *c, yk_dtype t, attention_shape s)
 static yk_attention_backward_args gradient_of(const tensors *x, yk_dtype t, attention_shape s,
                                               int64_t first)
 {
-    int64_t rows = first * s.seq_len, width = s.heads * s.head_size * 2;
-    int64_t qkv = rows * (s.heads + 2 * s.kv_heads) * s.head_size * 2;
-    return (yk_attention_backward_args){.dqkv = (char *)x->dqkv->data + qkv,
-                                        .dy = (char *)x->dy->data + rows * width,
-                                        .y = (char *)x->y->data + rows * width,
-                                        .lse = (float *)x->lse->data + rows * s.heads,
-                                        .qkv = (char *)x->qkv->data + qkv,
-                                        .batch = s.batch,
-                                        .seq_len = s.seq_len,
-                                        .heads = s.heads,
-                                        .kv_heads = s.kv_heads,
-                                        .head_size = s.head_size,
-                                        .scale = 1 / sqrtf((float)s.head_size),
-                                        .dtype = t};
+    int64_t rows = first * s.seq_len, width = attention_width(s) * 2;
+    int64_t qkv = rows * attention_qkv_width(s) * 2;
+    yk_attention_backward_args a = attention_backward_args(s, t, NULL);
+    a.dqkv = (char *)x->dqkv->data + qkv;
+    a.dy = (char *)x->dy->data + rows * width;
+    a.y = (char *)x->y->data + rows * width;
+    a.lse = (float *)x->lse->data + rows * s.heads;
+    a.qkv = (char *)x->qkv->data + qkv;
+    return a;
 }
 
 /* Heads and lengths of real models must not fall back: the note of a fallback is not heard. */

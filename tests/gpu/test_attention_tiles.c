@@ -1,12 +1,12 @@
-/* tests/gpu/test_attention_tiles.c - attention on a GPU at every padded head
- * size, over several tiles of queries and keys, held against the oracle. ctest:
- * TIMEOUT 600
+/* tests/gpu/test_attention_tiles.c - attention on a GPU at every padded head size, over several tiles of
+ * queries and keys, held against the oracle.
  *
- * tests/runtime/device/test_attention.c has the small and odd shapes; these are
- * the ones that reach every kernel, cross tiles, let blocks wait for each other
- * and use places again.
+ * tests/runtime/device/test_attention.c has the small and odd shapes; these are the ones that reach every
+ * kernel, cross tiles, let blocks wait for each other and use places again.
+ *
+ * ctest: TIMEOUT 600
  */
-#include "tests/gpu/attention_case.h"
+#include "tests/runtime/device/attention_case.h"
 
 static void every_head_size(op_case *c)
 {
@@ -36,8 +36,7 @@ static void attention_of_long_sequences_agrees_with_the_oracle(void **state)
     long_sequences(*state);
 }
 
-/* More heads than there are places for sums under way, so that places are used
- * again. */
+/* More heads than there are places for sums under way, so that places are used again. */
 static void many_heads(op_case *c)
 {
     attention_case(c, YK_BF16, (attention_shape){12, 129, 64, 64, 16}, 0);

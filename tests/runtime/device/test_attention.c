@@ -8,75 +8,37 @@
  */
 #include <math.h>
 
-#include "tests/runtime/device/op_case.h"
-
-typedef struct shape {
-    int64_t batch, seq_len, heads, kv_heads, head_size;
-} shape;
+#include "tests/runtime/device/attention_case.h"
 
 /* The last two have more items than a backend has places for, and more keys than it takes at once. */
-static const shape shapes[] = {{1, 1, 1, 1, 1},    {1, 3, 1, 1, 4},   {2, 17, 3, 1, 6},
-                               {1, 129, 2, 2, 8},  {2, 65, 4, 2, 16}, {1, 127, 6, 3, 32},
-                               {1, 257, 2, 1, 64}, {5, 9, 16, 8, 4},  {1, 530, 2, 1, 24}};
-#define N_SHAPES 9
-#define MAX_ROWS 530 /* B*T */
-
-static int64_t qkv_width(shape s)
-{
-    return (s.heads + 2 * s.kv_heads) * s.head_size;
-}
-
-/* Documents of random lengths, 1 among them. */
-static op_buffer *random_documents(op_case *c, shape s)
-{
-    int32_t start[MAX_ROWS];
-    for (int64_t i = 0; i < s.batch * s.seq_len; i++) {
-        bool begins = i % s.seq_len == 0 || op_random_below(c, 7) == 0;
-        start[i] = begins ? (int32_t)(i % s.seq_len) : start[i - 1];
-    }
-    return op_integers(c, s.batch * s.seq_len, start);
-}
-
-static oracle_attention oracle_shape(shape s, float scale, const op_buffer *documents)
-{
-    return (oracle_attention){.batch = s.batch,
-                              .seq_len = s.seq_len,
-                              .heads = s.heads,
-                              .kv_heads = s.kv_heads,
-                              .head_size = s.head_size,
-                              .scale = (double)scale,
-                              .doc_start = documents ? op_ints(documents) : NULL};
-}
+static const attention_shape shapes[] = {{1, 1, 1, 1, 1},    {1, 3, 1, 1, 4},   {2, 17, 3, 1, 6},
+                                         {1, 129, 2, 2, 8},  {2, 65, 4, 2, 16}, {1, 127, 6, 3, 32},
+                                         {1, 257, 2, 1, 64}, {5, 9, 16, 8, 4},  {1, 530, 2, 1, 24}};
+#define N_SHAPES    9
+#define MEAN_LENGTH 7 /* of documents; some are of one position */
 
 /* ---- forward ------------------------------------------------------------------------------ */
 
 /* `size` of q, k and v: a large one makes scores of some hundreds, which only a softmax that
  * subtracts the greatest survives. */
-static void forward_case(op_case *c, yk_dtype t, shape s, bool with_documents, double size)
+static void forward_case(op_case *c, yk_dtype t, attention_shape s, bool with_documents,
+                         double size)
 {
-    int64_t rows = s.batch * s.seq_len, width = s.heads * s.head_size;
-    float scale = 1 / sqrtf((float)s.head_size);
+    int64_t rows = attention_rows(s), width = attention_width(s);
     op_case_begin(c, t, "attention_forward B=%d T=%d H=%d G=%d D=%d documents=%d size=%g",
                   (int)s.batch, (int)s.seq_len, (int)s.heads, (int)s.kv_heads, (int)s.head_size,
                   with_documents, size);
-    op_buffer *qkv = op_input(c, t, rows * qkv_width(s), size);
-    op_buffer *documents = with_documents ? random_documents(c, s) : NULL;
+    op_buffer *qkv = op_input(c, t, rows * attention_qkv_width(s), size);
+    op_buffer *documents = attention_documents(c, s, with_documents ? MEAN_LENGTH : 0);
     op_buffer *y = op_output(c, t, rows * width), *lse = op_output(c, YK_F32, rows * s.heads);
-    OP_RUN(c, yk_attention_forward,
-           &((yk_attention_forward_args){.y = y->data,
-                                         .lse = lse->data,
-                                         .qkv = qkv->data,
-                                         .doc_start = documents ? documents->data : NULL,
-                                         .batch = s.batch,
-                                         .seq_len = s.seq_len,
-                                         .heads = s.heads,
-                                         .kv_heads = s.kv_heads,
-                                         .head_size = s.head_size,
-                                         .scale = scale,
-                                         .dtype = t}));
+    yk_attention_forward_args a = attention_forward_args(s, t, documents);
+    a.y = y->data;
+    a.lse = lse->data;
+    a.qkv = qkv->data;
+    OP_RUN(c, yk_attention_forward, &a);
     if (c->bits_only) return;
     oracle_out want = op_out(c, rows * width), want_lse = op_out(c, rows * s.heads);
-    oracle_attention shape64 = oracle_shape(s, scale, documents);
+    oracle_attention shape64 = attention_oracle(s, documents);
     oracle_attention_forward(&c->arith, want, want_lse, qkv->value, &shape64);
     op_expect(c, lse, "lse", want_lse);
     op_expect(c, y, "y", want);
@@ -92,15 +54,14 @@ static void attention_forward_family(op_case *c)
 
 /* ---- backward ----------------------------------------------------------------------------- */
 
-static void backward_case(op_case *c, yk_dtype t, shape s, bool with_documents)
+static void backward_case(op_case *c, yk_dtype t, attention_shape s, bool with_documents)
 {
-    int64_t rows = s.batch * s.seq_len, width = s.heads * s.head_size;
-    float scale = 1 / sqrtf((float)s.head_size);
+    int64_t rows = attention_rows(s), width = attention_width(s);
     op_case_begin(c, t, "attention_backward B=%d T=%d H=%d G=%d D=%d documents=%d", (int)s.batch,
                   (int)s.seq_len, (int)s.heads, (int)s.kv_heads, (int)s.head_size, with_documents);
-    op_buffer *qkv = op_input(c, t, rows * qkv_width(s), 1);
-    op_buffer *documents = with_documents ? random_documents(c, s) : NULL;
-    oracle_attention shape64 = oracle_shape(s, scale, documents);
+    op_buffer *qkv = op_input(c, t, rows * attention_qkv_width(s), 1);
+    op_buffer *documents = attention_documents(c, s, with_documents ? MEAN_LENGTH : 0);
+    oracle_attention shape64 = attention_oracle(s, documents);
     /* y and lse as a forward pass stores them. */
     oracle_out forward = op_out(c, rows * width), forward_lse = op_out(c, rows * s.heads);
     oracle_attention_forward(NULL, forward, forward_lse, qkv->value, &shape64);
@@ -110,23 +71,16 @@ static void backward_case(op_case *c, yk_dtype t, shape s, bool with_documents)
     op_buffer *y = op_given(c, OP_INPUT, t, rows * width, forward.value);
     op_buffer *lse = op_given(c, OP_INPUT, YK_F32, rows * s.heads, forward_lse.value);
     op_buffer *dy = op_input(c, t, rows * width, 1);
-    op_buffer *dqkv = op_output(c, t, rows * qkv_width(s));
-    OP_RUN(c, yk_attention_backward,
-           &((yk_attention_backward_args){.dqkv = dqkv->data,
-                                          .dy = dy->data,
-                                          .y = y->data,
-                                          .lse = lse->data,
-                                          .qkv = qkv->data,
-                                          .doc_start = documents ? documents->data : NULL,
-                                          .batch = s.batch,
-                                          .seq_len = s.seq_len,
-                                          .heads = s.heads,
-                                          .kv_heads = s.kv_heads,
-                                          .head_size = s.head_size,
-                                          .scale = scale,
-                                          .dtype = t}));
+    op_buffer *dqkv = op_output(c, t, rows * attention_qkv_width(s));
+    yk_attention_backward_args a = attention_backward_args(s, t, documents);
+    a.dqkv = dqkv->data;
+    a.dy = dy->data;
+    a.y = y->data;
+    a.lse = lse->data;
+    a.qkv = qkv->data;
+    OP_RUN(c, yk_attention_backward, &a);
     if (c->bits_only) return;
-    oracle_out want = op_out(c, rows * qkv_width(s));
+    oracle_out want = op_out(c, rows * attention_qkv_width(s));
     oracle_attention_backward(&c->arith, want, dy->value, y->value, lse->value, qkv->value,
                               &shape64);
     op_expect(c, dqkv, "dqkv", want);
@@ -143,7 +97,8 @@ static void attention_backward_family(op_case *c)
 /* ---- with a cache ------------------------------------------------------------------------- */
 
 /* A cache whose rows from `past` on hold NaN: nothing may come of them. */
-static op_buffer *cache_of(op_case *c, yk_dtype t, shape s, int64_t past, int64_t capacity)
+static op_buffer *cache_of(op_case *c, yk_dtype t, attention_shape s, int64_t past,
+                           int64_t capacity)
 {
     int64_t width = s.kv_heads * s.head_size, n = s.batch * capacity * width;
     double *values = op_out(c, n).value;
@@ -155,28 +110,28 @@ static op_buffer *cache_of(op_case *c, yk_dtype t, shape s, int64_t past, int64_
 
 /* The rows past .. past+T-1 are those of qkv from column `first_head`; the others stay. */
 static void expect_cache(op_case *c, const op_buffer *cache, const char *name, const op_buffer *qkv,
-                         int64_t first_head, shape s, int64_t past, int64_t capacity)
+                         int64_t first_head, attention_shape s, int64_t past, int64_t capacity)
 {
     int64_t width = s.kv_heads * s.head_size;
     oracle_out want = op_out(c, cache->n);
     for (int64_t i = 0; i < cache->n; i++) {
         int64_t b = i / (capacity * width), t = i / width % capacity - past, col = i % width;
         bool written = t >= 0 && t < s.seq_len;
-        int64_t from = (b * s.seq_len + t) * qkv_width(s) + first_head * s.head_size + col;
+        int64_t from =
+            (b * s.seq_len + t) * attention_qkv_width(s) + first_head * s.head_size + col;
         want.value[i] = written ? qkv->value[from] : cache->value[i];
     }
     op_expect(c, cache, name, want);
 }
 
-static void cached_case(op_case *c, yk_dtype t, shape s, int64_t past, int64_t spare)
+static void cached_case(op_case *c, yk_dtype t, attention_shape s, int64_t past, int64_t spare)
 {
-    int64_t rows = s.batch * s.seq_len, width = s.heads * s.head_size;
+    int64_t rows = attention_rows(s), width = attention_width(s);
     int64_t capacity = past + s.seq_len + spare;
-    float scale = 1 / sqrtf((float)s.head_size);
     op_case_begin(c, t, "attention_cached B=%d T=%d past=%d S=%d H=%d G=%d D=%d", (int)s.batch,
                   (int)s.seq_len, (int)past, (int)capacity, (int)s.heads, (int)s.kv_heads,
                   (int)s.head_size);
-    op_buffer *qkv = op_input(c, t, rows * qkv_width(s), 1);
+    op_buffer *qkv = op_input(c, t, rows * attention_qkv_width(s), 1);
     op_buffer *k = cache_of(c, t, s, past, capacity), *v = cache_of(c, t, s, past, capacity);
     op_buffer *y = op_output(c, t, rows * width);
     OP_RUN(c, yk_attention_cached,
@@ -191,11 +146,11 @@ static void cached_case(op_case *c, yk_dtype t, shape s, int64_t past, int64_t s
                                         .heads = s.heads,
                                         .kv_heads = s.kv_heads,
                                         .head_size = s.head_size,
-                                        .scale = scale,
+                                        .scale = attention_scale(s),
                                         .dtype = t}));
     if (c->bits_only) return;
     oracle_out want = op_out(c, rows * width);
-    oracle_attention shape64 = oracle_shape(s, scale, NULL);
+    oracle_attention shape64 = attention_oracle(s, NULL);
     oracle_attention_cached(&c->arith, want, k->value, v->value, qkv->value, &shape64, past,
                             capacity);
     op_expect(c, y, "y", want);
@@ -205,7 +160,7 @@ static void cached_case(op_case *c, yk_dtype t, shape s, int64_t past, int64_t s
 
 static void attention_cached_family(op_case *c)
 {
-    static const shape steps[] = {{1, 1, 1, 1, 2}, {2, 1, 4, 2, 8}, {3, 5, 3, 1, 17}};
+    static const attention_shape steps[] = {{1, 1, 1, 1, 2}, {2, 1, 4, 2, 8}, {3, 5, 3, 1, 17}};
     static const int64_t pasts[] = {0, 1, 17, 129};
     for (int d = 0; d < 3; d++)
         for (int i = 0; i < 3; i++)
@@ -224,7 +179,7 @@ static void attention_forward_agrees_with_the_oracle(void **state)
 static void attention_forward_survives_large_scores(void **state)
 {
     for (int d = 0; d < 3; d++)
-        forward_case(*state, op_dtypes[d], (shape){1, 33, 2, 1, 16}, false, 12);
+        forward_case(*state, op_dtypes[d], (attention_shape){1, 33, 2, 1, 16}, false, 12);
 }
 
 static void attention_backward_agrees_with_the_oracle(void **state)
@@ -239,10 +194,10 @@ static void attention_cached_agrees_with_the_oracle(void **state)
 
 static void attention_of_nothing_does_nothing(void **state)
 {
-    forward_case(*state, YK_F32, (shape){0, 5, 2, 1, 4}, false, 1);
-    forward_case(*state, YK_F32, (shape){2, 0, 2, 1, 4}, false, 1);
-    backward_case(*state, YK_F32, (shape){0, 5, 2, 1, 4}, false);
-    cached_case(*state, YK_F32, (shape){2, 0, 2, 1, 4}, 3, 1);
+    forward_case(*state, YK_F32, (attention_shape){0, 5, 2, 1, 4}, false, 1);
+    forward_case(*state, YK_F32, (attention_shape){2, 0, 2, 1, 4}, false, 1);
+    backward_case(*state, YK_F32, (attention_shape){0, 5, 2, 1, 4}, false);
+    cached_case(*state, YK_F32, (attention_shape){2, 0, 2, 1, 4}, 3, 1);
 }
 
 static void attention_gives_the_same_bits_again(void **state)
