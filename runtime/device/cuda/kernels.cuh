@@ -66,6 +66,13 @@ __device__ inline float to_float(f16 x)
     return __half2float(x);
 }
 
+template <typename T> struct is_bf16 {
+    static constexpr bool value = false;
+};
+template <> struct is_bf16<bf16> {
+    static constexpr bool value = true;
+};
+
 template <typename T> __device__ inline T from_float(float x);
 template <> __device__ inline float from_float<float>(float x)
 {
@@ -80,8 +87,19 @@ template <> __device__ inline f16 from_float<f16>(float x)
     return __float2half_rn(x);
 }
 
+/* Two bf16 are the upper halves of two floats: one operation each. */
 template <typename T, int V> __device__ inline void unpack(pack<T, V> p, float (&f)[V])
 {
+    if constexpr (is_bf16<T>::value && V % 2 == 0) {
+        uint32_t u[V / 2];
+        memcpy(u, &p, sizeof p);
+#pragma unroll
+        for (int i = 0; i < V / 2; i++) {
+            f[2 * i] = __uint_as_float(u[i] << 16);
+            f[2 * i + 1] = __uint_as_float(u[i] & 0xffff0000u);
+        }
+        return;
+    }
     T e[V];
     memcpy(e, &p, sizeof p);
 #pragma unroll

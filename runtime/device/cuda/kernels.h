@@ -30,9 +30,11 @@ cudaError_t yk_cuda_sort_rows(const int32_t *keys, int64_t n, int64_t n_keys, vo
                               const int32_t **sorted_keys_out, const int32_t **rows_out,
                               cudaStream_t s);
 
-/* norm.cu */
+/* norm_forward.cu, norm_backward.cu */
 cudaError_t yk_cuda_norm_forward(const yk_norm_forward_args *a, cudaStream_t s);
 cudaError_t yk_cuda_norm_backward(const yk_norm_backward_args *a, void *ws, cudaStream_t s);
+cudaError_t yk_cuda_norm_forward_prepare(void);
+cudaError_t yk_cuda_norm_backward_prepare(void);
 
 /* rope.cu */
 cudaError_t yk_cuda_rope(const yk_rope_args *a, cudaStream_t s);

@@ -14,37 +14,11 @@
 #ifndef YK_RUNTIME_DEVICE_CUDA_MMA_CUH
 #define YK_RUNTIME_DEVICE_CUDA_MMA_CUH
 
+#include "runtime/device/cuda/copy_async.cuh"
 #include "runtime/device/cuda/kernels.cuh"
 
 /* Shared memory that a block may have on every GPU from sm_86 on. */
 #define SHARED_EVERYWHERE (99 * 1024)
-
-/* ---- asynchronous copies
- * ------------------------------------------------------------------ */
-
-/* 16 bytes to shared memory, or zeros when not `there`. */
-static __device__ inline void copy_async(uint32_t to, const void *from, bool there)
-{
-    int bytes = there ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
-                 : "memory");
-}
-
-static __device__ inline void copy_commit()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-/* Until at most N of this thread's groups are still under way. */
-template <int N> static __device__ inline void copy_wait()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-
-static __device__ inline uint32_t shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
 
 /* ---- tiles
  * --------------------------------------------------------------------------------

@@ -131,6 +131,8 @@ static yk_status cuda_sum_values(yk_stream *s, const yk_sum_values_args *a)
 cudaError_t yk_cuda_kernels_prepare(int shared_bytes_max)
 {
     cudaError_t e = yk_cuda_cross_entropy_prepare(shared_bytes_max);
+    if (e == cudaSuccess) e = yk_cuda_norm_forward_prepare();
+    if (e == cudaSuccess) e = yk_cuda_norm_backward_prepare();
     if (e == cudaSuccess) e = yk_cuda_plain_prepare();
     if (e == cudaSuccess) e = yk_cuda_flash_forward_prepare(shared_bytes_max);
     return e != cudaSuccess ? e : yk_cuda_flash_backward_prepare(shared_bytes_max);

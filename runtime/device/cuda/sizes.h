@@ -41,8 +41,8 @@ static inline int64_t yk_cuda_sort_bytes(int64_t n)
 /* ---- sums over rows
  * ----------------------------------------------------------------------- */
 
-/* Blocks of a norm's backward pass, each with a partial sum: four a
- * multiprocessor on an H200. */
+/* The most blocks of a norm's backward pass, each with a partial sum: more than
+ * there are multiprocessors. */
 #define YK_CUDA_NORM_BLOCKS 528
 
 /* Parts that the rows of a column sum are cut into. */

@@ -97,7 +97,52 @@ static void cross_entropy_of_a_large_vocabulary_agrees_with_the_oracle(void **st
 static void cross_entropy_of_many_wide_rows_agrees_with_the_oracle(void **state)
 {
     for (int d = 0; d < 3; d++)
-        loss_case(*state, op_dtypes[d], (shape){400, 8203, 8448}, SOME_MASKED, true, 2);
+        for (int backward = 0; backward < 2; backward++)
+            loss_case(*state, op_dtypes[d], (shape){400, 8203, 8448}, SOME_MASKED, backward, 2);
+}
+
+/* Rows that a GPU's shared memory does not hold, nor, of the last, its registers with it: 240 KB a row,
+ * several rows a block; 304 KB; 360 KB. */
+static void cross_entropy_of_rows_longer_than_fast_memory_agrees_with_the_oracle(void **state)
+{
+    loss_case(*state, YK_F32, (shape){140, 60005, 60032}, SOME_MASKED, true, 2);
+    loss_case(*state, YK_BF16, (shape){2, 151665, 151936}, NONE_MASKED, true, 2);
+    loss_case(*state, YK_F16, (shape){2, 128256, 128256}, NONE_MASKED, false, 2);
+    loss_case(*state, YK_F32, (shape){2, 90001, 90112}, NONE_MASKED, true, 2);
+}
+
+/* Logits of -inf, a whole thread's share of them too, have no probability and no gradient. */
+static void cross_entropy_leaves_out_logits_of_minus_infinity(void **state)
+{
+    op_case *c = *state;
+    enum { V = 4096, LEFT = 3 };
+    for (int d = 0; d < 3; d++) {
+        yk_dtype t = op_dtypes[d];
+        op_case_begin(c, t, "cross_entropy of -inf");
+        yk_step_values values = {.loss_scale = 512};
+        op_buffer *step = op_step_values(c, &values);
+        double *x = op_out(c, V).value;
+        for (int64_t i = 0; i < V; i++) x[i] = i < LEFT ? 1 : (double)-INFINITY;
+        op_buffer *logits = op_given(c, OP_INOUT, t, V, x);
+        op_buffer *targets = op_integers(c, 1, (int32_t[]){1});
+        op_buffer *losses = op_output(c, YK_F32, 1);
+        OP_RUN(c, yk_cross_entropy,
+               &((yk_cross_entropy_args){.losses = losses->data,
+                                         .logits = logits->data,
+                                         .targets = targets->data,
+                                         .values = step->data,
+                                         .rows = 1,
+                                         .vocab = V,
+                                         .stride = V,
+                                         .scale = 1.0f / 512,
+                                         .backward = true,
+                                         .dtype = t}));
+        assert_true(fabs(losses->got[0] - log(LEFT)) < 1e-6);
+        for (int64_t i = 0; i < V; i++) {
+            double want = i >= LEFT ? 0 : i == 1 ? 1.0 / LEFT - 1 : 1.0 / LEFT;
+            assert_true(fabs(logits->got[i] - want) <= (t == YK_F32 ? 1e-6 : 3e-3) * fabs(want));
+        }
+    }
 }
 
 static void cross_entropy_of_no_rows_does_nothing(void **state)
@@ -164,6 +209,8 @@ int main(void)
         OP_TEST(cross_entropy_survives_large_logits),
         OP_TEST(cross_entropy_of_a_large_vocabulary_agrees_with_the_oracle),
         OP_TEST(cross_entropy_of_many_wide_rows_agrees_with_the_oracle),
+        OP_TEST(cross_entropy_of_rows_longer_than_fast_memory_agrees_with_the_oracle),
+        OP_TEST(cross_entropy_leaves_out_logits_of_minus_infinity),
         OP_TEST(cross_entropy_of_no_rows_does_nothing),
         OP_TEST(loss_sum_adds_losses_and_counts_unmasked_targets),
         cmocka_unit_test(loss_gives_the_same_bits_again),

@@ -185,21 +185,43 @@ static void norm_backward_may_write_over_add_or_dy(void **state)
         }
 }
 
-/* Widths of real models, at each of which a GPU's warp has another number of packs; more rows than
- * its warps take at a time; and dx in place. */
+/* Widths of real models, at each of which a GPU's warp has another number of packs; dx in place. */
 static void norm_of_wide_rows_agrees_with_the_oracle(void **state)
 {
-    static const int64_t widths[] = {896, 1280, 1536, 1600, 2048, 3584};
-    for (int i = 0; i < 6; i++)
+    static const int64_t widths[] = {256, 768, 896, 1280, 1536, 1792, 2048, 3584, 4104, 8192, 8200};
+    for (int i = 0; i < 11; i++)
         for (int kind = 0; kind < 2; kind++) {
-            yk_dtype t = i & 1 ? YK_F16 : YK_BF16;
+            yk_dtype t = op_dtypes[i % 3];
             backward_how how = {
                 .kind = (yk_norm_kind)kind, .dtype = t, .grad = t, .add = true, .dx = IS_ADD};
             forward_case(*state, (yk_norm_kind)kind, t, 37, widths[i], 1, 1);
-            backward_case(*state, how, widths[i] == 1600 ? 1100 : 37, widths[i]);
+            backward_case(*state, how, 37, widths[i]);
             how.dx = IS_DY;
             backward_case(*state, how, 37, widths[i]);
         }
+}
+
+/* More rows than a GPU works at or has on their way, so that places are used again, with and without
+ * `add`; narrow rows, of which most are under way, and some that leave lanes without columns. */
+static void norm_of_many_rows_agrees_with_the_oracle(void **state)
+{
+    static const int64_t few[][2] = {
+        {5000, 8}, {3000, 264}, {2100, 1600}, {700, 3584}, {310, 5120}};
+    static const int64_t many[][2] = {{26000, 24}, {16000, 520}, {7000, 1600}};
+    for (int kind = 0; kind < 2; kind++) {
+        for (int i = 0; i < 5; i++) {
+            yk_dtype t = (i + kind) % 2 ? YK_F16 : YK_BF16;
+            backward_how how = {
+                .kind = (yk_norm_kind)kind, .dtype = t, .grad = YK_F32, .add = i % 2 == 0};
+            backward_case(*state, how, few[i][0], few[i][1]);
+        }
+        for (int i = 0; i < 3; i++)
+            forward_case(*state, (yk_norm_kind)kind, (i + kind) % 2 ? YK_BF16 : YK_F16, many[i][0],
+                         many[i][1], 1, 1);
+    }
+    backward_how single = {.dtype = YK_F32, .grad = YK_F32, .add = true, .dx = IS_ADD};
+    backward_case(*state, single, 1900, 800);
+    forward_case(*state, YK_NORM_LAYER, YK_F32, 7000, 900, 1, 1);
 }
 
 /* With variance 0, rstd is 1 / sqrt(eps) and y is the bias. */
@@ -237,6 +259,7 @@ int main(void)
         OP_TEST(norm_backward_agrees_with_the_oracle),
         OP_TEST(norm_backward_may_write_over_add_or_dy),
         OP_TEST(norm_of_wide_rows_agrees_with_the_oracle),
+        OP_TEST(norm_of_many_rows_agrees_with_the_oracle),
         OP_TEST(norm_forward_of_equal_numbers_is_finite),
         OP_TEST(norm_backward_of_no_rows_is_zero_or_what_was_there),
         cmocka_unit_test(norm_gives_the_same_bits_again),

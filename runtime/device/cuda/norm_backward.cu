@@ -1,0 +1,324 @@
+/* runtime/device/cuda/norm_backward.cu - gradients of LayerNorm and RMSNorm.
+ *
+ * A group of warps goes through its rows; each of its threads owns one pack of columns in all of them,
+ * and so keeps their shares of dweight and dbias in registers. A row needs two sums over its columns,
+ * for which the group's warps meet once. A thread's packs of the next two rows are on their way into
+ * its own shared memory while it works at one, so that memory is never waited for by all. Up to 15
+ * groups make a block, one block a multiprocessor; at the end they add their shares in order into one
+ * partial sum a block, (blocks,2,C), and sum_shares adds those.
+ *
+ * Bytes per element, 16-bit: 4 read (6 with `add`), 2 written; about 25 instructions.
+ *
+ * Rows that do not divide into 16 bytes, or are longer than a block is wide, take the kernel at the
+ * end: one element an access, and a row is read again for each use.
+ */
+#include "runtime/device/cuda/copy_async.cuh"
+#include "runtime/device/cuda/kernels.cuh"
+#include "runtime/device/cuda/sizes.h"
+
+#define THREADS    896  /* of a block, at most: 72 registers each */
+#define THREADS_1  1024 /* where a group has more than half of the former */
+#define MAX_GROUPS 15   /* barriers of a block, less the one of all */
+#define STAGES     2    /* rows on their way */
+#define TENSORS    3    /* x, dy, add */
+#define ANY_BLOCK  256
+
+/* ---- groups
+ * -------------------------------------------------------------------------------- */
+
+/* Where the group's threads stand, and its part of the block. */
+struct group {
+    int index, threads; /* of the group in the block; a multiple of 32 */
+    int rank;           /* of the thread in the group */
+};
+
+static __device__ inline void meet(const group &g)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(g.index + 1), "r"(g.threads) : "memory");
+}
+
+/* The group's sums of N numbers, in each of its threads. `of_warp` is (N,32), another one in the next
+ * call. */
+template <int N>
+static __device__ inline void group_sum(const group &g, float (&x)[N], float (*of_warp)[32])
+{
+#pragma unroll
+    for (int d = 16; d > 0; d >>= 1)
+#pragma unroll
+        for (int n = 0; n < N; n++) x[n] += __shfl_xor_sync(0xffffffffu, x[n], d);
+    int warps = g.threads >> 5, lane = threadIdx.x & 31, first = g.index * warps;
+    if (warps == 1) return;
+    if (lane == 0)
+#pragma unroll
+        for (int n = 0; n < N; n++) of_warp[n][threadIdx.x >> 5] = x[n];
+    meet(g);
+    int width = warps <= 4 ? 4 : warps <= 8 ? 8 : warps <= 16 ? 16 : 32, w = lane & (width - 1);
+#pragma unroll
+    for (int n = 0; n < N; n++) x[n] = w < warps ? of_warp[n][first + w] : 0.0f;
+#pragma unroll
+    for (int d = 16; d > 0; d >>= 1)
+        if (d < width)
+#pragma unroll
+            for (int n = 0; n < N; n++) x[n] += __shfl_xor_sync(0xffffffffu, x[n], d);
+}
+
+/* Add the groups' shares of dweight or dbias, in order, into `sums` (C) of this block. `shares` is
+ * (groups,C) in shared memory. */
+template <int V>
+static __device__ inline void put_shares(float *sums, float *shares, const float (&share)[V],
+                                         const group &g, int n_groups, int cols)
+{
+    __syncthreads();
+    if (g.rank * V < cols) store_f32<V>(shares + g.index * cols + g.rank * V, share);
+    __syncthreads();
+    for (int c = threadIdx.x; c < cols; c += blockDim.x) {
+        float sum = shares[c];
+        for (int i = 1; i < n_groups; i++) sum += shares[i * cols + c];
+        sums[c] = sum;
+    }
+}
+
+/* dx may be dy or add, so none of the three is __restrict__. */
+template <typename T, int V, bool RMS, int MOST>
+static __global__ void __launch_bounds__(MOST)
+    norm_groups_back(T *dx, float *parts, const T *dy, const T *add, const T *__restrict__ x,
+                     const T *__restrict__ weight, const float *mean, const float *rstd, int rows,
+                     int cols, int n_groups)
+{
+    extern __shared__ __align__(16) unsigned char stages[];
+    __shared__ float of_warp[2][2][32];
+    group g = {.threads = (int)blockDim.x / n_groups};
+    g.index = threadIdx.x / g.threads;
+    g.rank = threadIdx.x - g.index * g.threads;
+    int c = g.rank * V, step = blockDim.x * 16, turn = 0;
+    bool mine = c < cols;
+    pack<T, V> packed_weight = {};
+    if (mine) packed_weight = load<T, V>(weight + c);
+    float dw[V] = {}, db[V] = {}, per_col = 1.0f / (float)cols;
+    uint32_t stage = shared_address(stages) + threadIdx.x * 16;
+    const int stride = gridDim.x * n_groups;
+    int row = g.index * gridDim.x + blockIdx.x;
+#pragma unroll
+    for (int i = 0; i < STAGES; i++) {
+        int64_t from = (int64_t)(row + i * stride) * cols + c;
+        uint32_t at = stage + i * TENSORS * step;
+        if (mine && row + i * stride < rows) {
+            copy_async(at, x + from);
+            copy_async(at + step, dy + from);
+            if (add) copy_async(at + 2 * step, add + from);
+        }
+        copy_commit();
+    }
+    float next_r = row < rows ? rstd[row] : 0.0f, next_mu = !RMS && row < rows ? mean[row] : 0.0f;
+    for (; row < rows; row += stride, turn ^= 1) {
+        uint32_t at = stage + turn * TENSORS * step;
+        float r = next_r, mu = next_mu, n[V] = {}, gw[V] = {}, w[V], s[RMS ? 1 : 2] = {};
+        int ahead = row + STAGES * stride;
+        int64_t from = (int64_t)ahead * cols + c;
+        bool more = mine && ahead < rows;
+        copy_wait<STAGES - 1>();
+        if (mine) {
+            unpack<T, V>({load_copied(at)}, n);
+            unpack<T, V>({load_copied(at + step)}, gw);
+        }
+        if (more) {
+            copy_async(at, x + from);
+            copy_async(at + step, dy + from);
+        }
+        if (row + stride < rows) {
+            next_r = rstd[row + stride];
+            if (!RMS) next_mu = mean[row + stride];
+        }
+        unpack<T, V>(packed_weight, w);
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            n[i] = (n[i] - mu) * r;
+            dw[i] += gw[i] * n[i];
+            if (!RMS) db[i] += gw[i];
+            gw[i] *= w[i];
+            s[0] += gw[i] * n[i];
+            if (!RMS) s[1] += gw[i];
+        }
+        group_sum<RMS ? 1 : 2>(g, s, of_warp[turn]);
+        float along_x = s[0] * per_col, along_one = RMS ? 0.0f : s[1] * per_col, out[V] = {};
+        if (mine && add) unpack<T, V>({load_copied(at + 2 * step)}, out);
+        if (more && add) copy_async(at + 2 * step, add + from);
+        copy_commit();
+#pragma unroll
+        for (int i = 0; i < V; i++) out[i] += r * (gw[i] - along_one - n[i] * along_x);
+        if (mine) store_floats<T, V>(dx + (int64_t)row * cols + c, out);
+    }
+    copy_wait<0>();
+    float *shares = reinterpret_cast<float *>(stages),
+          *sums = parts + (int64_t)blockIdx.x * 2 * cols;
+    put_shares<V>(sums, shares, dw, g, n_groups, cols);
+    if (!RMS) put_shares<V>(sums + cols, shares, db, g, n_groups, cols);
+}
+
+/* ---- any width
+ * ----------------------------------------------------------------------------- */
+
+/* A block's share of dweight and dbias first, since dx may be dy; then dx of
+ * the same rows. */
+template <typename T>
+static __global__ void norm_any_back(T *dx, float *parts, const T *dy, const T *add, const T *x,
+                                     const T *weight, const float *mean, const float *rstd,
+                                     int64_t rows, int cols, bool rms)
+{
+    __shared__ float sums[2][2][32];
+    for (int c = threadIdx.x; c < cols; c += blockDim.x) {
+        float dw = 0, db = 0;
+        for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+            float g = to_float(dy[r * cols + c]), mu = rms ? 0.0f : mean[r];
+            dw += g * (to_float(x[r * cols + c]) - mu) * rstd[r];
+            db += g;
+        }
+        parts[(int64_t)blockIdx.x * 2 * cols + c] = dw;
+        if (!rms) parts[((int64_t)blockIdx.x * 2 + 1) * cols + c] = db;
+    }
+    __syncthreads();
+    int turn = 0;
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        float s[2] = {0, 0}, mu = rms ? 0.0f : mean[r], rs = rstd[r];
+        for (int c = threadIdx.x; c < cols; c += blockDim.x) {
+            float gw = to_float(dy[r * cols + c]) * to_float(weight[c]);
+            s[0] += gw;
+            s[1] += gw * (to_float(x[r * cols + c]) - mu) * rs;
+        }
+        block_sum<float, 2>(s, sums[turn++ & 1]);
+        float along_one = rms ? 0.0f : s[0] / (float)cols, along_x = s[1] / (float)cols;
+        for (int c = threadIdx.x; c < cols; c += blockDim.x) {
+            int64_t at = r * cols + c;
+            float n = (to_float(x[at]) - mu) * rs, more = add ? to_float(add[at]) : 0.0f;
+            float gw = to_float(dy[at]) * to_float(weight[c]);
+            dx[at] = from_float<T>(more + rs * (gw - along_one - n * along_x));
+        }
+    }
+}
+
+/* ---- the sum of partial sums
+ * --------------------------------------------------------------- */
+
+#define COLUMNS 32 /* of a block of sum_shares */
+#define SHARES  16 /* each of which takes every 16th part */
+
+/* dweight and, where there is one, dbias (+)= the sum of parts (n_parts,2,C), in order of shares. */
+template <typename T>
+static __global__ void __launch_bounds__(COLUMNS *SHARES)
+    sum_shares(T *dweight, T *dbias, const float *parts, int n_parts, int cols, bool accumulate)
+{
+    __shared__ float share[SHARES][COLUMNS];
+    int c = blockIdx.x * COLUMNS + threadIdx.x;
+    T *out = c < cols ? dweight + c : dbias + (c - cols);
+    bool mine = c < (dbias ? 2 : 1) * cols;
+    float sum = 0;
+    if (mine)
+#pragma unroll 12
+        for (int p = threadIdx.y; p < n_parts; p += SHARES) sum += parts[(int64_t)p * 2 * cols + c];
+    share[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y != 0 || !mine) return;
+    for (int i = 1; i < SHARES; i++) sum += share[i][threadIdx.x];
+    if (accumulate) sum += to_float(*out);
+    *out = from_float<T>(sum);
+}
+
+static cudaError_t add_parts(const yk_norm_backward_args *a, const float *parts, unsigned n_parts,
+                             cudaStream_t s)
+{
+    return with_type(a->grad_dtype, [&](auto zero) {
+        using G = decltype(zero);
+        int64_t columns = a->kind == YK_NORM_RMS ? a->cols : 2 * a->cols;
+        sum_shares<G><<<(unsigned)div_up(columns, COLUMNS), dim3(COLUMNS, SHARES), 0, s>>>(
+            (G *)a->dweight, a->kind == YK_NORM_RMS ? (G *)nullptr : (G *)a->dbias, parts,
+            (int)n_parts, (int)a->cols, a->accumulate);
+        return cudaGetLastError();
+    });
+}
+
+/* ---- launchers
+ * ----------------------------------------------------------------------------- */
+
+/* Threads of a group when one pack a thread makes a row, else 0. */
+static int group_threads(const yk_norm_backward_args *a)
+{
+    int64_t v = 16 / yk_dtype_bytes(a->dtype), threads = div_up(a->cols / v, 32) * 32;
+    bool fits = a->cols % v == 0 && threads <= THREADS_1 && a->rows < INT32_MAX / 4;
+    bool aligned = is_aligned(a->dx) && is_aligned(a->dy) && is_aligned(a->add) &&
+                   is_aligned(a->x) && is_aligned(a->weight);
+    return fits && aligned ? (int)threads : 0;
+}
+
+template <typename T, bool RMS, int MOST>
+static cudaError_t launch_groups(const yk_norm_backward_args *a, float *parts, unsigned blocks,
+                                 int threads, cudaStream_t s)
+{
+    int n_groups = (int)at_most(MOST / threads, MAX_GROUPS);
+    unsigned all = (unsigned)(threads * n_groups);
+    size_t bytes = (size_t)all * STAGES * TENSORS * 16;
+    norm_groups_back<T, full_pack<T>(), RMS, MOST><<<blocks, all, bytes, s>>>(
+        (T *)a->dx, parts, (const T *)a->dy, (const T *)a->add, (const T *)a->x,
+        (const T *)a->weight, a->mean, a->rstd, (int)a->rows, (int)a->cols, n_groups);
+    return cudaGetLastError();
+}
+
+template <typename T>
+static cudaError_t launch_kind(const yk_norm_backward_args *a, float *parts, unsigned blocks,
+                               int threads, cudaStream_t s)
+{
+    bool rms = a->kind == YK_NORM_RMS;
+    if (threads > THREADS / 2)
+        return rms ? launch_groups<T, true, THREADS_1>(a, parts, blocks, threads, s)
+                   : launch_groups<T, false, THREADS_1>(a, parts, blocks, threads, s);
+    return rms ? launch_groups<T, true, THREADS>(a, parts, blocks, threads, s)
+               : launch_groups<T, false, THREADS>(a, parts, blocks, threads, s);
+}
+
+static cudaError_t processors(int64_t *n_out)
+{
+    int device = 0, n = 0;
+    cudaError_t e = cudaGetDevice(&device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device);
+    if (e == cudaSuccess) *n_out = n;
+    return e;
+}
+
+cudaError_t yk_cuda_norm_backward(const yk_norm_backward_args *a, void *ws, cudaStream_t s)
+{
+    float *parts = (float *)ws;
+    int threads = group_threads(a);
+    int64_t most = YK_CUDA_NORM_BLOCKS;
+    cudaError_t e = threads ? processors(&most) : cudaSuccess;
+    if (e != cudaSuccess) return e;
+    unsigned blocks = (unsigned)at_most(a->rows, at_most(most, YK_CUDA_NORM_BLOCKS));
+    e = with_type(a->dtype, [&](auto zero) {
+        using T = decltype(zero);
+        if (threads) return launch_kind<T>(a, parts, blocks, threads, s);
+        norm_any_back<T><<<blocks, ANY_BLOCK, 0, s>>>(
+            (T *)a->dx, parts, (const T *)a->dy, (const T *)a->add, (const T *)a->x,
+            (const T *)a->weight, a->mean, a->rstd, a->rows, (int)a->cols, a->kind == YK_NORM_RMS);
+        return cudaGetLastError();
+    });
+    return e != cudaSuccess ? e : add_parts(a, parts, blocks, s);
+}
+
+template <typename T> static cudaError_t prepare_groups()
+{
+    const cudaFuncAttribute limit = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    constexpr int V = full_pack<T>(), bytes = THREADS_1 * STAGES * TENSORS * 16;
+    cudaError_t e = cudaFuncSetAttribute(norm_groups_back<T, V, false, THREADS>, limit, bytes);
+    if (e == cudaSuccess)
+        e = cudaFuncSetAttribute(norm_groups_back<T, V, true, THREADS>, limit, bytes);
+    if (e == cudaSuccess)
+        e = cudaFuncSetAttribute(norm_groups_back<T, V, false, THREADS_1>, limit, bytes);
+    return e != cudaSuccess
+               ? e
+               : cudaFuncSetAttribute(norm_groups_back<T, V, true, THREADS_1>, limit, bytes);
+}
+
+cudaError_t yk_cuda_norm_backward_prepare(void)
+{
+    cudaError_t e = prepare_groups<float>();
+    if (e == cudaSuccess) e = prepare_groups<bf16>();
+    return e != cudaSuccess ? e : prepare_groups<f16>();
+}
