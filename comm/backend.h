@@ -92,6 +92,7 @@ extern const yk_comm_backend yk_comm_mpi;
 extern const yk_comm_backend yk_comm_nccl;
 extern const yk_comm_backend yk_comm_hostmem;
 extern const yk_comm_backend yk_comm_levels;
+extern const yk_comm_backend yk_comm_split;
 extern const yk_comm_backend yk_comm_dry;
 
 /* The scale that a reduction of a group travels with, agreed on by all of the group, or of the whole that
@@ -103,6 +104,19 @@ yk_status yk_comm_agree_scale(yk_comm *comm, const yk_reduction *reduction, yk_s
  * they bring to what the node shares. */
 int64_t yk_comm_levels_staging_bytes(const yk_comm *comm);
 int64_t yk_comm_levels_shared_bytes(const yk_comm *comm);
+
+/* comm_split.c: what such a group calls itself; what its two groups bring to what the node shares. */
+const char *yk_comm_split_name(const yk_comm *comm);
+int64_t yk_comm_split_shared_bytes(const yk_comm *comm);
+
+/* A group that is composed of two has failed when one of them has: YK_OK when none has. */
+static inline yk_status yk_comm_inherit_failure(yk_comm *comm, const yk_comm *a, const yk_comm *b)
+{
+    int failed = atomic_load(&a->failed);
+    if (failed == YK_OK) failed = atomic_load(&b->failed);
+    if (failed != YK_OK) atomic_store(&comm->failed, failed);
+    return (yk_status)failed;
+}
 
 /* hostmem_layout.c: what a group over hostmem takes of staging memory, brings to what the node shares,
  * and sends at once; pure, also for a dry group. */

@@ -113,6 +113,7 @@ static yk_status push_staging(yk_comm *c)
 {
     if (c->stands_for == &yk_comm_hostmem) return push_for_hostmem(c);
     if (c->stands_for == &yk_comm_levels) return push_for_levels(c);
+    if (c->stands_for == &yk_comm_split) return YK_OK;
     if (c->stands_for == &yk_comm_nccl) return push_for_nccl(c);
     if (c->size == 1 || c->o.max_count == 0 || c->o.reduce == YK_REDUCE_RING) return YK_OK;
     int64_t element = yk_dtype_bytes(c->o.wire), slots = yk_comm_n_slots(c);
@@ -124,37 +125,46 @@ static yk_status push_staging(yk_comm *c)
     return YK_OK;
 }
 
-/* Host memory joins the ranks of a node. */
-static const yk_comm_backend *backend_of(const yk_comm *c)
+/* What a choice is for this group: host memory joins the ranks of a node. */
+static const yk_comm_backend *backend_of(const yk_comm *c, yk_comm_choice choice)
 {
     bool cpu = yk_device_get_spec(c->o.device)->kind == YK_DEVICE_CPU;
     if (c->size == 1) return &yk_comm_self;
-    if (c->o.backend == YK_COMM_HOSTMEM && c->n_local > 1)
+    if (choice == YK_COMM_HOSTMEM && c->n_local > 1)
         return c->n_nodes > 1 ? &yk_comm_levels : &yk_comm_hostmem;
     return cpu ? &yk_comm_mpi : &yk_comm_nccl;
 }
 
-/* Whether the backend that was asked for serves the device. */
-static yk_status check_backend(const yk_comm *c)
+/* Whether a backend that was asked for serves the device. */
+static yk_status check_backend(const yk_comm *c, const char *key, yk_comm_choice choice)
 {
     bool cpu = yk_device_get_spec(c->o.device)->kind == YK_DEVICE_CPU;
-    if (c->o.backend == YK_COMM_NCCL && cpu)
+    if (choice == YK_COMM_NCCL && cpu)
         return yk_fail(
-            YK_EINVAL, "comm.backend",
+            YK_EINVAL, key,
             "nccl is for GPUs, and ranks compute on processors; take auto, mpi or hostmem");
-    if (c->o.backend == YK_COMM_MPI && !cpu)
-        return yk_fail(YK_EINVAL, "comm.backend",
+    if (choice == YK_COMM_MPI && !cpu)
+        return yk_fail(YK_EINVAL, key,
                        "mpi is for processors, and ranks compute on GPUs; take auto, nccl or "
                        "hostmem");
     return YK_OK;
 }
 
+/* Of groups that have their own backends and staging memory. */
+static bool is_composed(const yk_comm *c)
+{
+    return c->stands_for == &yk_comm_levels || c->stands_for == &yk_comm_split;
+}
+
 static yk_status choose_backend(yk_comm *c)
 {
-    YK_TRY(check_backend(c));
+    YK_TRY(check_backend(c, "comm.backend", c->o.backend));
+    YK_TRY(check_backend(c, "comm.gathers", c->o.gathers));
     bool dry = yk_device_get_kind(c->o.device) == YK_DEVICE_DRY;
-    c->stands_for = backend_of(c);
-    bool is_one = c->size > 1 && c->stands_for != &yk_comm_levels; /* whose levels are dry */
+    c->stands_for = backend_of(c, c->o.backend);
+    if (c->o.gathers != YK_COMM_AUTO && backend_of(c, c->o.gathers) != c->stands_for)
+        c->stands_for = &yk_comm_split;
+    bool is_one = c->size > 1 && !is_composed(c); /* whose groups are dry */
     c->backend = dry && is_one ? &yk_comm_dry : c->stands_for;
     return YK_OK;
 }
@@ -191,12 +201,14 @@ void yk_comm_destroy(yk_comm *c)
 const char *yk_comm_backend_name(const yk_comm *c)
 {
     bool cpu = yk_device_get_spec(c->o.device)->kind == YK_DEVICE_CPU;
+    if (c->stands_for == &yk_comm_split) return yk_comm_split_name(c);
     return c->stands_for == &yk_comm_levels && cpu ? "hostmem+mpi" : c->stands_for->name;
 }
 
 int64_t yk_comm_shared_bytes(const yk_comm *c)
 {
     if (c->stands_for == &yk_comm_levels) return yk_comm_levels_shared_bytes(c);
+    if (c->stands_for == &yk_comm_split) return yk_comm_split_shared_bytes(c);
     return c->stands_for == &yk_comm_hostmem ? yk_comm_hostmem_shared_bytes(c) : 0;
 }
 

@@ -56,6 +56,7 @@ typedef struct yk_comm_options {
     yk_world *world; /* borrowed until the group is destroyed; NULL: one rank. Not used when dry */
     yk_device *device; /* likewise; on a dry one the group counts for the backend it would have */
     yk_comm_choice backend;      /* auto: mpi on cpu, nccl on cuda */
+    yk_comm_choice gathers;      /* of gathers and broadcasts; auto: as `backend` */
     const yk_topology *topology; /* on a dry device, copied; NULL: one rank. Not used elsewhere */
     yk_axis axis;
     /* For two groups that reduce one after the other, in the node and then across, what one over all
@@ -84,8 +85,9 @@ yk_status yk_comm_create(const yk_comm_options *options, yk_comm **comm_out);
 /* Release the group, when its streams have passed its collectives. NULL does nothing. [collective] */
 void yk_comm_destroy(yk_comm *comm);
 
-/* What carries the group's collectives, or would: "self", "mpi", "nccl", "hostmem", or "hostmem+nccl"
- * where host memory joins the ranks of each of several nodes, and a library these. */
+/* What carries the group's collectives, or would: "self", "mpi", "nccl", "hostmem", "hostmem+nccl" where
+ * host memory joins the ranks of each of several nodes, and a library these, or "nccl, gathers hostmem".
+ * Borrowed until the group is destroyed. */
 const char *yk_comm_backend_name(const yk_comm *comm);
 
 /* Pinned host memory that this rank brings to what its node's ranks share. */

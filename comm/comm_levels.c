@@ -51,6 +51,7 @@ static yk_status create_level(yk_comm *c, yk_axis axis, int64_t max_count, yk_co
 {
     yk_comm_options o = c->o;
     o.axis = axis;
+    o.gathers = YK_COMM_AUTO;
     o.whole = c;
     o.max_count = max_count;
     return yk_comm_create(&o, comm_out);
@@ -104,14 +105,10 @@ static int64_t levels_flushed(const yk_comm *c)
 
 /* ---- lanes -------------------------------------------------------------------------------- */
 
-/* A group whose level has failed has failed. */
 static yk_status begin(yk_comm *c)
 {
-    levels *l = levels_of(c);
-    int failed = atomic_load(&l->inside->failed);
-    if (failed == YK_OK) failed = atomic_load(&l->across->failed);
-    if (failed != YK_OK) atomic_store(&c->failed, failed);
-    return (yk_status)failed;
+    const levels *l = levels_of(c);
+    return yk_comm_inherit_failure(c, l->inside, l->across);
 }
 
 static yk_status take_gathers(const levels *l, yk_stream *stream)

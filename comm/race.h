@@ -12,14 +12,14 @@ typedef struct yk_race {
     int n_backends;
     int64_t bytes;                                       /* of the whole buffer */
     double gather_s[YK_RACE_MAX], reduce_s[YK_RACE_MAX]; /* of one call */
-    int winner;                                          /* the one with the least sum of both */
+    int gathers, sums;                                   /* which wins each */
     bool remembered;                                     /* it was measured by an earlier run */
 } yk_race;
 
 /* The name of backend i, as comm.backend has it. */
 const char *yk_race_name(const yk_race *race, int i);
 
-/* Find the winner. */
+/* Find the winners: one for both, unless two are faster together by more than a race may err. */
 void yk_race_judge(yk_race *race);
 
 /* Time an all-gather and a reduce-scatter of `bytes` bytes of `wire` over each backend, on all ranks, with

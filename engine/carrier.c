@@ -31,13 +31,15 @@ static int64_t block_bytes(const yk_model_shape *shape, yk_dtype wire)
 }
 
 static yk_status race(const yk_config *config, const yk_model_shape *shape, yk_world *world,
-                      yk_device *device, yk_comm_choice *choice_out, yk_race *race_out)
+                      yk_device *device, yk_config *chosen, yk_race *race_out)
 {
     yk_dtype wire =
         config->comm.wire == YK_AUTO ? config->precision.compute : (yk_dtype)config->comm.wire;
     YK_TRY(yk_links_race(config, world, device, racers, YK_RACE_MAX, wire, block_bytes(shape, wire),
                          race_out));
-    *choice_out = race_out->backends[race_out->winner];
+    chosen->comm.backend = race_out->backends[race_out->sums];
+    if (config->comm.gathers == YK_COMM_AUTO)
+        chosen->comm.gathers = race_out->backends[race_out->gathers];
     return YK_OK;
 }
 
@@ -52,27 +54,28 @@ static yk_status check_sharing(const yk_config *config, const yk_world *world)
 }
 
 yk_status yk_carrier_choose(const yk_config *config, const yk_model_shape *shape, yk_world *world,
-                            yk_device *device, yk_comm_choice *choice_out, yk_race *race_out)
+                            yk_device *device, yk_config *chosen, yk_race *race_out)
 {
     bool reaches, has_nccl;
     bool gpu = yk_device_get_kind(device) == YK_DEVICE_CUDA;
     *race_out = (yk_race){.n_backends = 0};
-    *choice_out = config->comm.backend;
     if (gpu) YK_TRY(check_sharing(config, world));
     if (config->comm.backend != YK_COMM_AUTO || !gpu || !world || yk_world_local_size(world) == 1)
         return YK_OK;
     YK_TRY(all_have(world, yk_device_reaches_peers(device), &reaches));
     YK_TRY(all_have(world, yk_comm_nccl_version() > 0, &has_nccl));
     if (config->launch.ranks_per_gpu > 1 || !has_nccl)
-        *choice_out = YK_COMM_HOSTMEM;
+        chosen->comm.backend = YK_COMM_HOSTMEM;
     else if (!reaches)
-        return race(config, shape, world, device, choice_out, race_out);
+        return race(config, shape, world, device, chosen, race_out);
     return YK_OK;
 }
 
 void yk_carrier_write(const yk_race *r, char *text, size_t room)
 {
-    int n = snprintf(text, room, "%s; %s", yk_race_name(r, r->winner),
+    bool one = r->gathers == r->sums;
+    int n = snprintf(text, room, "%s%s%s; %s", yk_race_name(r, r->sums), one ? "" : ", gathers ",
+                     one ? "" : yk_race_name(r, r->gathers),
                      r->remembered ? "an earlier run measured:" : "measured:");
     for (int i = 0; i < r->n_backends && n >= 0 && (size_t)n < room; i++)
         n += snprintf(text + n, room - (size_t)n,

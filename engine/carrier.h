@@ -11,14 +11,14 @@
  * get hostmem, and so do GPUs without NCCL. What is left are GPUs of a node that meet in the host's
  * memory: there nccl and hostmem race, with buffers as long as a block of `shape`. [collective]
  *
- * choice_out  comm.backend, or what auto is
- * race_out    what was measured; n_backends 0: nothing
+ * chosen    a copy of `config`, whose comm.backend and comm.gathers become what auto is
+ * race_out  what was measured; n_backends 0: nothing
  *
  * YK_EINVAL  nccl is to serve ranks that share a GPU
  * YK_ENOMEM  there is too little memory to measure with
  */
 yk_status yk_carrier_choose(const yk_config *config, const yk_model_shape *shape, yk_world *world,
-                            yk_device *device, yk_comm_choice *choice_out, yk_race *race_out);
+                            yk_device *device, yk_config *chosen, yk_race *race_out);
 
 /* Say in a line what was measured and chosen. */
 void yk_carrier_write(const yk_race *race, char *text, size_t room);

@@ -49,6 +49,7 @@ static yk_status create_group(const yk_ranks_options *o, yk_axis axis, yk_comm *
                                              .device = o->device,
                                              .topology = o->topology,
                                              .backend = backend_of(o),
+                                             .gathers = c->comm.gathers,
                                              .axis = axis,
                                              .whole = whole,
                                              .reduce = c->comm.reduce,

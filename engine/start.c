@@ -85,8 +85,7 @@ static yk_status plan(yk_trainer *t)
     yk_topology topology = {0};
     if (t->world) topology = topology_of(t, &spec);
     yk_config chosen = *t->config;
-    YK_TRY(yk_carrier_choose(t->config, t->shape, t->world, t->device, &chosen.comm.backend,
-                             &t->race));
+    YK_TRY(yk_carrier_choose(t->config, t->shape, t->world, t->device, &chosen, &t->race));
     YK_TRY(yk_plan_make(&chosen, t->shape, &spec, t->world ? &topology : NULL, 0, &t->plan));
     t->config = &t->plan.config;
     YK_TRY(yk_plan_check_host(&t->plan, ranks_here, &room));

@@ -184,6 +184,7 @@ typedef struct yk_config {
     } parallel;
     struct {
         yk_comm_choice backend;
+        yk_comm_choice gathers;
         int wire; /* what gradients travel as: yk_dtype, or YK_AUTO: as precision.grads */
         yk_reduce_choice reduce;
         yk_reduce_every reduce_every;

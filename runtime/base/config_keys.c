@@ -308,6 +308,9 @@ const yk_config_key yk_config_keys[] = {
          "GPUs without peer-to-peer and for several ranks on one; between nodes one of the other "
          "two. auto: mpi on processors, hostmem where ranks share a GPU, nccl on GPUs that reach "
          "each other, and on others the faster of the two when the run starts."},
+    {ENUM(comm.gathers), .initial = "auto", .choices = comm_backends,
+     .text = "What carries gathers of parameters, where another than comm.backend is faster there. "
+             "auto: what carries sums; on GPUs that let backends race, the faster for its kind."},
     {DTYPE(comm.wire), .initial = "auto", .choices = grad_dtypes,
      .also = "fp16_compress communication_data_type",
      .text = "What gradients travel as between ranks. auto: as precision.grads. fp16 has a scale "

@@ -42,11 +42,21 @@ void rank_close(rank_rig *r)
     yk_world_leave(r->world);
 }
 
-yk_comm_choice rank_backend(void)
+static yk_comm_choice choice_in(const char *variable)
 {
-    const char *name = getenv("YK_RANK_BACKEND");
+    const char *name = getenv(variable);
     if (name && strcmp(name, "hostmem") == 0) return YK_COMM_HOSTMEM;
     return name && strcmp(name, "nccl") == 0 ? YK_COMM_NCCL : YK_COMM_AUTO;
+}
+
+yk_comm_choice rank_backend(void)
+{
+    return choice_in("YK_RANK_BACKEND");
+}
+
+yk_comm_choice rank_gathers(void)
+{
+    return choice_in("YK_RANK_GATHERS");
 }
 
 static rank_group open_group(rank_rig *r, rank_group g, yk_comm *whole, int64_t max_count,
@@ -58,6 +68,7 @@ static rank_group open_group(rank_rig *r, rank_group g, yk_comm *whole, int64_t 
     yk_comm_options o = {.world = r->world,
                          .device = r->device,
                          .backend = rank_backend(),
+                         .gathers = rank_gathers(),
                          .axis = g.axis,
                          .whole = whole,
                          .reduce = g.reduce,

@@ -27,6 +27,8 @@ _Noreturn void rank_fail(yk_world *world, const char *file, int line, const char
 
 /* What YK_RANK_BACKEND in the environment asks for: hostmem, nccl, else what is usual. */
 yk_comm_choice rank_backend(void);
+/* Likewise YK_RANK_GATHERS, for gathers and broadcasts. */
+yk_comm_choice rank_gathers(void);
 
 /* A group with memory of its own. */
 typedef struct rank_group {

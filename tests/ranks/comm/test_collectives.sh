@@ -47,6 +47,17 @@ done <<'END'
 4 2 2 long
 END
 
+while read -r n node_size nodes what; do
+    case_is "$what buffers on $n ranks, $node_size to a node, gathers alone through host memory"
+    YK_RANK_GATHERS=hostmem on_ranks "$n" "$node_size" "$program" "$what"
+    expect_status 0
+    expect_text out "passed on $n ranks, $nodes nodes"
+    [ -z "$err" ] || fail "something was said"
+done <<'END'
+2 2 1 brief
+4 2 2 brief
+END
+
 case_is "a group of one process needs no MPI"
 run "$program" short
 expect_status 0

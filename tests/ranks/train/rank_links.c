@@ -30,7 +30,8 @@ int main(int argc, char **argv)
         EXPECT(&r, race.backends[i] == racers[i] && race.gather_s[i] > 0 && race.reduce_s[i] > 0);
     EXPECT(&r, yk_world_gather(r.world, &race, sizeof race, all) == YK_OK);
     for (int i = 0; i < r.size; i++) {
-        EXPECT(&r, all[i].winner == race.winner && all[i].remembered == race.remembered);
+        EXPECT(&r, all[i].sums == race.sums && all[i].gathers == race.gathers &&
+                       all[i].remembered == race.remembered);
         EXPECT(&r, memcmp(all[i].gather_s, race.gather_s, sizeof race.gather_s) == 0);
         EXPECT(&r, memcmp(all[i].reduce_s, race.reduce_s, sizeof race.reduce_s) == 0);
     }
