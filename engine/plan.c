@@ -135,6 +135,14 @@ int64_t yk_plan_limit(const yk_config *config, const yk_device_spec *spec)
     return limit > 0 ? yk_min(limit, spec->memory_bytes) : spec->memory_bytes;
 }
 
+/* Host memory that a rank may use; 0: not known. */
+static int64_t host_limit(const yk_config *config, const yk_plan_target *target)
+{
+    int64_t known = target->spec->host_bytes, limit = config->memory.host_limit;
+    if (target->topology) limit /= target->topology->node_size;
+    return known > 0 && limit > 0 ? yk_min(known, limit) : yk_max(known, limit);
+}
+
 yk_status yk_plan_open_dry(const yk_plan_target *target, const yk_config *config,
                            yk_device **device_out, yk_engine **engine_out)
 {
@@ -176,6 +184,7 @@ yk_status yk_plan_try(const yk_plan_target *target, const yk_config *config, yk_
         plan.ranks = target->topology->ranks;
         plan.node_size = target->topology->node_size;
     }
+    plan.spec.host_bytes = host_limit(config, target);
     plan.items = calloc(MAX_ITEMS, sizeof *plan.items);
     if (!plan.items) return yk_fail(YK_ENOMEM, "plan", "no memory");
     yk_status status = yk_plan_open_dry(target, config, &dry, &e);
@@ -255,8 +264,9 @@ static yk_status choose(const yk_plan_target *target, const yk_config *config, y
     YK_TRY(yk_plan_search(target, config, &best, 1, &n));
     if (n == 0) return refuse_all(target, config);
     YK_TRY(yk_plan_try(target, &best.config, plan_out));
+    YK_TRY(keep(target, plan_out));
     say_why(plan_out, config);
-    return keep(target, plan_out);
+    return YK_OK;
 }
 
 yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
@@ -264,16 +274,18 @@ yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
                        yk_plan *plan_out)
 {
     yk_plan_target target = {shape, spec, topology, red_zone};
+    yk_host_room any = {.bytes = INT64_MAX};
     yk_plan plan;
     if (yk_plan_has_choices(config)) return choose(&target, config, plan_out);
     YK_TRY(yk_plan_try(&target, config, &plan));
-    if (yk_plan_fits_device(&plan)) {
-        *plan_out = plan;
-        return keep(&target, plan_out);
+    yk_status status = yk_plan_fits_device(&plan) ? yk_plan_check_host(&plan, plan.node_size, &any)
+                                                  : yk_plan_refuse(&target, config, &plan);
+    if (status != YK_OK) {
+        yk_plan_fini(&plan);
+        return status;
     }
-    yk_status status = yk_plan_refuse(&target, config, &plan);
-    yk_plan_fini(&plan);
-    return status;
+    *plan_out = plan;
+    return keep(&target, plan_out);
 }
 
 /* ---- evaluation and generation ------------------------------------------------------------ */

@@ -46,7 +46,8 @@ typedef struct yk_plan {
  *
  * What is `auto` (train.micro_batch, memory.recompute, memory.offload, parallel.zero) becomes the
  * combination that is the fastest by the clock of those that fit the limit, which is
- * memory.device_limit or what the device has, and spec->host_bytes. train.batch never changes.
+ * memory.device_limit or what the device has, and the host's, which is the lesser of memory.host_limit
+ * and spec->host_bytes. train.batch never changes.
  *
  * config    borrowed until the plan is done with: its strings
  * topology  the ranks that train together; NULL: one
@@ -81,7 +82,7 @@ void yk_plan_fini(yk_plan *plan);
 int64_t yk_plan_device_bytes(const yk_plan *plan);
 
 /* Does the host memory of `ranks_here` ranks, on the machine that is asked, fit into what can be
- * had there?                                                                             [local]
+ * had there, and into memory.host_limit?                                                                             [local]
  *
  * YK_ENOFIT  it does not; the message says what sets the limit, what takes most, and what would help
  */

@@ -28,7 +28,9 @@ static const yk_plan_item *largest_pinned(const yk_plan *plan)
 
 yk_status yk_plan_check_host(const yk_plan *plan, int ranks_here, const yk_host_room *room)
 {
-    int64_t each = plan->sizes.pinned + plan->sizes.shared;
+    int64_t each = plan->sizes.pinned + plan->sizes.shared, limit = plan->config.memory.host_limit;
+    yk_host_room limited = {.bytes = limit, .source = "memory.host_limit"};
+    if (limit > 0 && limit < room->bytes) room = &limited;
     if (each <= room->bytes / ranks_here) return YK_OK;
     const yk_plan_item *largest = largest_pinned(plan);
     const char *word = offload_word(largest->name);

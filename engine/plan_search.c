@@ -89,11 +89,20 @@ typedef struct search {
     double fastest_s; /* of what fitted since it was set to 0 */
 } search;
 
+/* What an offloaded kind must gain at the least: below it the clock knows no difference. */
+#define LEAST_GAIN 0.001
+
+static double rank(const yk_plan_row *row)
+{
+    int n = __builtin_popcount((unsigned)row->config.memory.offload);
+    return row->step_s * (1 + n * LEAST_GAIN);
+}
+
 static void keep(search *s, const yk_plan *plan)
 {
     yk_plan_row row = {plan->config, yk_plan_device_bytes(plan), plan->step_s};
     int at = s->n_rows;
-    while (at > 0 && s->rows[at - 1].step_s > row.step_s) at--;
+    while (at > 0 && rank(&s->rows[at - 1]) > rank(&row)) at--;
     if (at == s->max_rows) return;
     int moved = (int)yk_min(s->n_rows, s->max_rows - 1) - at;
     memmove(&s->rows[at + 1], &s->rows[at], (size_t)yk_max(moved, 0) * sizeof *s->rows);
@@ -159,18 +168,20 @@ static yk_status consider_micro_batches(search *s, yk_config *config)
 
 /* What may go to the host together, in the order in which it is tried: what moves once a step comes
  * first. */
+#define ONCE (YK_OFFLOAD_MOMENTS | YK_OFFLOAD_MASTER)
 static const int offload_levels[] = {
     0,
     YK_OFFLOAD_MOMENTS,
-    YK_OFFLOAD_MOMENTS | YK_OFFLOAD_MASTER,
+    ONCE,
     YK_OFFLOAD_INPUTS,
     YK_OFFLOAD_MOMENTS | YK_OFFLOAD_INPUTS,
-    YK_OFFLOAD_MOMENTS | YK_OFFLOAD_MASTER | YK_OFFLOAD_INPUTS,
-    YK_OFFLOAD_MOMENTS | YK_OFFLOAD_MASTER | YK_OFFLOAD_GRADS,
-    YK_OFFLOAD_MOMENTS | YK_OFFLOAD_MASTER | YK_OFFLOAD_GRADS | YK_OFFLOAD_INPUTS,
-    YK_OFFLOAD_MOMENTS | YK_OFFLOAD_MASTER | YK_OFFLOAD_GRADS | YK_OFFLOAD_PARAMS,
-    YK_OFFLOAD_MOMENTS | YK_OFFLOAD_MASTER | YK_OFFLOAD_GRADS | YK_OFFLOAD_PARAMS |
-        YK_OFFLOAD_INPUTS,
+    ONCE | YK_OFFLOAD_INPUTS,
+    ONCE | YK_OFFLOAD_GRADS,
+    ONCE | YK_OFFLOAD_GRADS | YK_OFFLOAD_INPUTS,
+    ONCE | YK_OFFLOAD_PARAMS,
+    ONCE | YK_OFFLOAD_PARAMS | YK_OFFLOAD_INPUTS,
+    ONCE | YK_OFFLOAD_GRADS | YK_OFFLOAD_PARAMS,
+    ONCE | YK_OFFLOAD_GRADS | YK_OFFLOAD_PARAMS | YK_OFFLOAD_INPUTS,
 };
 
 int yk_plan_n_offloads(void)
@@ -184,20 +195,23 @@ int yk_plan_offload(const yk_config *config, int level)
     return offload_levels[level] & ~(own_master ? 0 : YK_OFFLOAD_MASTER);
 }
 
-/* Levels of offload until, once something has fitted, two in a row brought nothing faster. */
+/* Levels of offload until, once something has fitted, so many that fit brought nothing faster. */
+#define PATIENCE 4
+
 static yk_status consider_offloads(search *s, yk_config *config)
 {
     double best_s = 0;
     int slower = 0;
     if (s->given->memory.offload != YK_OFFLOAD_AUTO) return consider_micro_batches(s, config);
-    for (int level = 0; level < yk_plan_n_offloads() && slower < 2; level++) {
+    for (int level = 0; level < yk_plan_n_offloads() && slower < PATIENCE; level++) {
         int offload = yk_plan_offload(config, level);
         if (level > 0 && offload == config->memory.offload) continue; /* no master of its own */
         config->memory.offload = offload;
         s->fastest_s = 0;
         YK_TRY(consider_micro_batches(s, config));
-        if (best_s > 0) slower = s->fastest_s > 0 && s->fastest_s < best_s ? 0 : slower + 1;
-        if (s->fastest_s > 0 && (best_s == 0 || s->fastest_s < best_s)) best_s = s->fastest_s;
+        if (s->fastest_s == 0) continue;
+        slower = best_s > 0 && s->fastest_s >= best_s ? slower + 1 : 0;
+        best_s = best_s > 0 ? yk_min(best_s, s->fastest_s) : s->fastest_s;
     }
     return YK_OK;
 }

@@ -201,6 +201,7 @@ typedef struct yk_config {
                                    * YK_AUTO: as the plan chooses, elsewhere none */
         int64_t head_chunk;   /* rows of logits at a time, or YK_AUTO */
         int64_t device_limit; /* bytes; 0: what the device has */
+        int64_t host_limit;   /* bytes of a machine; 0: what can be had */
         int offload;          /* yk_offload, several together; 0: nothing */
     } memory;
     struct {

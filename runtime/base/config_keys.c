@@ -356,6 +356,11 @@ const yk_config_key yk_config_keys[] = {
     {BYTES(memory.device_limit), .initial = "0", .min = 0, .max = INT64_C(1) << 46,
      .also = "max_memory gpu_memory_limit",
      .text = "Use no more of the device's memory than this. 0: all that is free."},
+    {BYTES(memory.host_limit), .initial = "0", .min = 0, .max = INT64_C(1) << 46,
+     .also = "cpu_memory_limit max_cpu_memory",
+     .text =
+         "Pin no more of a machine's memory than this, all of its ranks together. 0: what can be "
+         "had."},
     {SET(memory.offload), .initial = "", .choices = offloads,
      .also = "cpu_offload offload_optimizer offload_param zero_offload",
      .text =

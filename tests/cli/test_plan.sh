@@ -54,6 +54,18 @@ expect_status 0
 [ "$(number device_bytes)" -gt 25000000000 ] || fail "less than weights, gradients and moments"
 refused "nothing that was tried would fit" large.yaml --device 4090d --set memory.device_limit=1GiB
 
+case_is "the host's memory, too, where its limit is given"
+offload="--set memory.offload=moments --set memory.recompute=block --set train.micro_batch=4"
+run "$yoke" plan large.yaml --device 4090d $offload --json
+expect_status 0
+pinned=$(number pinned)
+run "$yoke" plan large.yaml --device 4090d $offload --set memory.host_limit="$pinned"
+expect_status 0
+refused "can be had (memory.host_limit)" large.yaml --device 4090d $offload \
+    --set memory.host_limit=$((pinned - 1))
+refused "more host memory than" large.yaml --device 4090d --set memory.offload=auto \
+    --set memory.device_limit=8GiB --set memory.host_limit=1GiB
+
 case_is "each change that would make it fit does"
 refused "what would fit" large.yaml --device h200 --set train.micro_batch=32 \
     --set memory.recompute=none --set memory.device_limit=60GiB
