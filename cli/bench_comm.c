@@ -12,16 +12,15 @@
  * link, not between nodes, not where GPUs reach each other without the host, and not for a broadcast,
  * whose bytes take a link one way alone.
  */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/bench.h"
+#include "cli/bench_beside.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
 #include "engine/bind.h"
-#include "engine/speed.h"
 #include "runtime/base/arith.h"
 #include "runtime/base/clock.h"
 #include "runtime/machine/machine.h"
@@ -35,10 +34,7 @@
 #define TIMEOUT_S    60.0
 #define RANKS_ON_GPU 16
 
-/* Seconds of the products that run beside collectives, and how much longer these are. */
-#define PRODUCTS_S  0.06
-#define OUTLAST     2
-#define PRODUCT_MIN ((int64_t)1 << 20) /* bytes of the least buffer beside which products run */
+#define PRODUCTS_MIN ((int64_t)1 << 20) /* bytes of the least buffer beside which products run */
 
 typedef enum kind { GATHER, SCATTER, ALL_REDUCE, BROADCAST, N_KINDS } kind;
 
@@ -57,9 +53,7 @@ typedef struct bench {
     bool json, shares_gpu, beside;
     int n_rows;
     double link_rate;    /* bytes/s each way, of the slowest rank; 0: there is no link */
-    yk_product *product; /* with `beside` */
-    int n_products;      /* of a stretch */
-    double product_s;    /* one of them, with nothing beside, on the slowest rank */
+    yk_beside *products; /* with `beside` */
 } bench;
 
 /* What was measured of a buffer. */
@@ -171,76 +165,31 @@ static yk_status time_row(const bench *b, kind k, int64_t count, double *seconds
 
 /* ---- products beside it ------------------------------------------------------------------- */
 
-/* Collectives that a thread of their own issues: a stream that is full holds who calls. */
-typedef struct issue {
+typedef struct collective {
     const bench *bench;
     kind kind;
     int64_t count;
-    int n;
-    yk_status status;
-} issue;
+} collective;
 
-static void *issue_calls(void *context)
+static yk_status issue_collective(const void *context)
 {
-    issue *i = context;
-    for (int k = 0; k < i->n && i->status == YK_OK; k++)
-        i->status = call(i->bench, i->kind, i->count);
-    return NULL;
+    const collective *c = context;
+    return call(c->bench, c->kind, c->count);
 }
 
-/* Seconds of a stretch of products on the slowest rank, while `beside` is issued; NULL: nothing is. */
-static yk_status time_products(const bench *b, issue *beside, double *seconds_out)
+static yk_status wait_for_collectives(const void *context)
 {
-    pthread_t thread;
-    int64_t slowest;
-    YK_TRY(yk_world_barrier(b->world));
-    if (beside && pthread_create(&thread, NULL, issue_calls, beside) != 0)
-        return yk_fail(YK_ENOMEM, "bench comm", "no thread for the collectives");
-    int64_t begin = yk_clock_ns();
-    yk_status status = yk_product_enqueue(b->product, b->n_products);
-    if (status == YK_OK) status = yk_product_wait(b->product);
-    int64_t ns = yk_clock_ns() - begin;
-    if (beside) {
-        pthread_join(thread, NULL);
-        YK_TRY(beside->status);
-        YK_TRY(yk_stream_synchronize(b->gather));
-        YK_TRY(yk_stream_synchronize(b->reduce));
-    }
-    YK_TRY(status);
-    YK_TRY(yk_world_max(b->world, ns, &slowest));
-    *seconds_out = 1e-9 * (double)slowest;
-    return YK_OK;
+    const bench *b = ((const collective *)context)->bench;
+    YK_TRY(yk_stream_synchronize(b->gather));
+    return yk_stream_synchronize(b->reduce);
 }
 
-/* How many products make a stretch: the same on all ranks. */
-static yk_status open_products(bench *b)
-{
-    double seconds;
-    YK_TRY(yk_product_create(b->device, b->dtype, &b->product));
-    b->n_products = 1;
-    for (int i = 0; i < 3; i++) YK_TRY(time_products(b, NULL, &seconds)); /* code is loaded */
-    b->n_products = (int)yk_max(1, (int64_t)(PRODUCTS_S / seconds));
-    YK_TRY(time_products(b, NULL, &seconds));
-    b->product_s = seconds / b->n_products;
-    return YK_OK;
-}
-
-/* Stretches alone and beside take turns, so that a clock that drifts does not show. */
 static yk_status measure_loss(const bench *b, int64_t count, row *r)
 {
-    double alone[STRETCHES], beside[STRETCHES];
-    double calls = OUTLAST * b->n_products * b->product_s / r->seconds;
-    for (int i = 0; i < STRETCHES; i++) {
-        issue issued = {
-            .bench = b, .kind = r->kind, .count = count, .n = 1 + (int)calls, .status = YK_OK};
-        YK_TRY(time_products(b, NULL, &alone[i]));
-        YK_TRY(time_products(b, &issued, &beside[i]));
-    }
-    qsort(alone, STRETCHES, sizeof *alone, compare_doubles);
-    qsort(beside, STRETCHES, sizeof *beside, compare_doubles);
+    collective c = {b, r->kind, count};
+    yk_beside_work work = {issue_collective, wait_for_collectives, &c, r->seconds};
     r->has_loss = true;
-    r->loss = 1 - alone[STRETCHES / 2] / beside[STRETCHES / 2];
-    return YK_OK;
+    return yk_beside_measure(b->products, &work, &r->loss);
 }
 
 /* ---- rows --------------------------------------------------------------------------------- */
@@ -300,7 +249,7 @@ static yk_status bench_row(bench *b, kind k, int64_t count)
 {
     row r = {.kind = k, .bytes = count * yk_dtype_bytes(b->dtype) * yk_comm_size(b->comm)};
     YK_TRY(time_row(b, k, count, &r.seconds));
-    if (b->beside && r.bytes >= PRODUCT_MIN) YK_TRY(measure_loss(b, count, &r));
+    if (b->beside && r.bytes >= PRODUCTS_MIN) YK_TRY(measure_loss(b, count, &r));
     if (speaks(b)) print_row(b, &r);
     return YK_OK;
 }
@@ -357,7 +306,7 @@ static void print_json_head(const bench *b)
            yk_device_get_spec(b->device)->name, yk_dtype_name(b->dtype), yk_world_size(b->world),
            yk_world_n_nodes(b->world), b->shares_gpu ? "true" : "false");
     if (b->link_rate > 0) printf("\"link_rate\": %.6g, ", b->link_rate);
-    if (b->beside) printf("\"product_rate\": %.6g, ", yk_product_flops(b->product) / b->product_s);
+    if (b->beside) printf("\"product_rate\": %.6g, ", yk_beside_rate(b->products));
     printf("\"rows\": [");
 }
 
@@ -373,9 +322,7 @@ static void print_head(const bench *b)
     if (b->link_rate > 0)
         printf("; a rank's link to the host: %.1f GB/s each way, both at once",
                b->link_rate * 1e-9);
-    if (b->beside)
-        printf("; products alone: %.3g TFLOP/s",
-               1e-12 * yk_product_flops(b->product) / b->product_s);
+    if (b->beside) printf("; products alone: %.3g TFLOP/s", 1e-12 * yk_beside_rate(b->products));
     printf("\n%-12s %-15s %11s %11s %9s %9s %9s", "backend", "collective", "MiB", "us", "alg GB/s",
            "bus GB/s", "of link");
     if (b->beside) printf(" %9s", "prod.lost");
@@ -408,7 +355,7 @@ static yk_status open_bench(bench *b, bool gpu)
 static void close_bench(bench *b)
 {
     if (!b->device) return;
-    yk_product_destroy(b->product);
+    yk_beside_destroy(b->products);
     yk_device_free(b->device, YK_MEMORY_DEVICE, b->buffer_bytes, b->buffer);
     yk_arena_destroy(b->staging);
     yk_stream_destroy(b->gather);
@@ -421,7 +368,7 @@ static yk_status run(bench *b, bool gpu, yk_comm_choice only)
     yk_world_hold(b->world);
     YK_TRY(yk_world_agree(b->world, open_bench(b, gpu)));
     YK_TRY(measure_link(b));
-    if (b->beside) YK_TRY(open_products(b));
+    if (b->beside) YK_TRY(yk_beside_create(b->world, b->device, b->dtype, &b->products));
     if (speaks(b)) print_head(b);
     yk_status status = bench_backends(b, only);
     if (speaks(b) && b->json) printf("]}\n");
