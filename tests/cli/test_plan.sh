@@ -108,6 +108,18 @@ done
 awk -v ms="$(number step_ms)" -v waits="$(number exposed_ms)" 'BEGIN {exit !(waits > 0 && waits < ms)}' ||
     fail "it waits $(number exposed_ms) of $(number step_ms) ms"
 
+# What is gathered during a unit's forward or backward pass is the next one's: it goes on beside the pass.
+case_is "in stage 3 parameters are gathered one unit ahead"
+run "$yoke" plan large.yaml --device h200 --ranks 8 --set parallel.zero=3 --set memory.kept_blocks=0 \
+    --set train.micro_batch=2 --trace t.json --json
+expect_status 0
+sed -n 's/.*"name": "\([a-z_0-9]*\)".*"ts": \([0-9.]*\), "dur": \([0-9.]*\),.*"part": "\(forward\|backward\) \([0-9]*\)".*/\1 \2 \3 \4 \5/p' t.json |
+    sort -n -k 2 | awk '
+        { of = $4 $5 }
+        $1 == "all_gather" { n++; if (of != pass) end[of] = $2 + $3; next }
+        $1 != "reduce_scatter" && of != pass { pass = of; if (of in end && end[of] <= $2) late++; delete end[of] }
+        END { exit !(n > 80 && !late) }' || fail "a unit is gathered only when it is needed"
+
 case_is "a thousand ranks"
 run "$yoke" plan large.yaml --device 4090d --ranks 1024 --node-size 8 --set train.batch=1024 \
     --set parallel.zero=3 --json

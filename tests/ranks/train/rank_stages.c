@@ -1,5 +1,5 @@
 /* tests/ranks/train/rank_stages.c - every stage trains the same: losses, weights, moments and gradients in
- * bits, at whatever wire, micro-batches and sharding; and N ranks train what one rank alone trains.
+ * bits, at whatever wire, micro-batches and sharding.
  *
  *   rank_stages DIR [BACKEND]
  *
@@ -118,6 +118,17 @@ static void all_kept(yk_world *world, const char *dir, const char *backend)
     }
 }
 
+/* Units with fewer elements than there are ranks: with eight, a norm of four. */
+static void small_units(yk_world *world, const char *dir, const char *backend)
+{
+    char micro[40];
+    snprintf(micro, sizeof micro, "train.micro_batch=%d", 24 / yk_world_size(world));
+    const char *const sets[] = {shapes[2][0],     shapes[2][1],      wires[0],      micro,
+                                models[1],        "model.width=4",   "model.ffn=6", "model.heads=2",
+                                "model.vocab=61", "model.tied=true", NULL};
+    compare_stages(world, dir, sets, backend);
+}
+
 int main(int argc, char **argv)
 {
     yk_world *world;
@@ -127,6 +138,7 @@ int main(int argc, char **argv)
     if (argc > 2) snprintf(backend, sizeof backend, "comm.backend=%s", argv[2]);
     all_stages(world, argv[1], argc > 2 ? backend : NULL);
     all_kept(world, argv[1], argc > 2 ? backend : NULL);
+    small_units(world, argv[1], argc > 2 ? backend : NULL);
     if (yk_world_rank(world) == 0)
         printf("passed on %d ranks, %d nodes\n", yk_world_size(world), yk_world_n_nodes(world));
     yk_world_leave(world);

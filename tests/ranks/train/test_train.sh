@@ -53,6 +53,19 @@ for zero in 0 1 2; do # in stage 3 evaluations send, too
         fail "stage $zero: sent $sent in 6 steps, planned $planned in each"
 done
 
+case_is "every step tells how long it waited for communication"
+for zero in 0 3; do
+    paste <(numbers zero$zero comm_exposed_ms) <(numbers zero$zero step_ms) |
+        awk '{ n++; if ($1 > 0) some = 1; if ($1 < 0 || $1 > 1.001 * $2) bad = 1 } END { exit !(n == 6 && some && !bad) }' ||
+        fail "stage $zero: $(numbers zero$zero comm_exposed_ms)"
+done
+
+case_is "all ranks take the same steps, though the data end in the middle of a batch"
+seq 40 | tr '\n' ' ' >little # six windows, and twelve sequences a step
+on_ranks 3 3 "$yoke" train c.yaml --set data.train=little --set eval.every=0 --set run.dir=runs/little
+expect_status 0
+[ "$(numbers little loss | wc -l)" -eq 6 ] || fail "not six steps"
+
 case_is "rank 0 traces what its streams did, collectives on their own, and no bit changes"
 on_ranks 2 2 "$yoke" train c.yaml --set parallel.zero=3 --set run.dir=runs/plain
 expect_status 0
