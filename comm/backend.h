@@ -32,6 +32,33 @@ static inline bool yk_reduction_packs(const yk_reduction *r)
     return !r->packed && (r->dtype != r->wire || r->wire == YK_F16);
 }
 
+/* An item of a shelf: a part of each rank, in pieces that are announced one by one. */
+typedef struct yk_shelf_item {
+    int64_t at, bytes, piece; /* in a rank's memory; of its part; of a piece */
+    int first_piece;          /* number of its first among all pieces */
+    uint32_t n_puts;          /* how often every rank has put it there, as issued */
+} yk_shelf_item;
+
+typedef struct yk_shelf {
+    int n_items, n_pieces;
+    yk_shelf_item *items;              /* (n_items) */
+    int64_t control_bytes, rank_bytes; /* of words; of a rank's memory */
+    char *mine;                        /* (rank_bytes) of this rank */
+} yk_shelf;
+
+static inline int yk_shelf_n_pieces(const yk_shelf_item *item)
+{
+    return (int)((item->bytes + item->piece - 1) / item->piece);
+}
+
+/* Words from a rank to a rank, whole lines of a cache. */
+static inline int64_t yk_shelf_row(const yk_shelf *shelf)
+{
+    return (shelf->n_pieces + 15) / 16 * 16;
+}
+
+void yk_shelf_free(yk_shelf *shelf);
+
 typedef struct yk_comm_backend {
     const char *name;
     yk_status (*create)(yk_comm *comm); /* fills `state`; the head is filled */
@@ -44,6 +71,10 @@ typedef struct yk_comm_backend {
     yk_status (*all_reduce_values)(yk_comm *comm, yk_step_values *values, yk_stream *stream);
     yk_status (*broadcast)(yk_comm *comm, void *buffer, int64_t bytes, int root, yk_stream *stream);
     yk_status (*barrier)(yk_comm *comm, yk_stream *stream);
+    /* Take the memory that comm->shelf has laid out, and set shelf->mine; NULL: no shelves. */
+    yk_status (*shelve)(yk_comm *comm);
+    yk_status (*put)(yk_comm *comm, int item, const void *data, yk_stream *stream);
+    yk_status (*take)(yk_comm *comm, int item, void *full, const void *own, yk_stream *stream);
     /* Flushed, and count what streams have passed; NULL: n_flushed and the others are up to date. */
     int64_t (*flushed)(const yk_comm *comm);
 } yk_comm_backend;
@@ -62,6 +93,7 @@ struct yk_comm {
     double link_free_s; /* of a dry group: when the link has carried what was issued */
     float *greatest;    /* device memory, of the backend: the last that was agreed on, where streams
                          * pass */
+    yk_shelf *shelf;    /* owned; NULL: none */
     void *state;
 
     /* Written where streams pass, read anywhere. */
@@ -117,6 +149,9 @@ static inline yk_status yk_comm_inherit_failure(yk_comm *comm, const yk_comm *a,
     if (failed != YK_OK) atomic_store(&comm->failed, failed);
     return (yk_status)failed;
 }
+
+/* shelf.c: what a rank brings to the memory of its shelf. */
+int64_t yk_comm_shelf_bytes(const yk_comm *comm);
 
 /* hostmem_layout.c: what a group over hostmem takes of staging memory, brings to what the node shares,
  * and sends at once; pure, also for a dry group. */

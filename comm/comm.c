@@ -194,6 +194,7 @@ void yk_comm_destroy(yk_comm *c)
 {
     if (!c) return;
     if (c->backend->destroy) c->backend->destroy(c);
+    yk_shelf_free(c->shelf);
     free(c->ranks);
     free(c);
 }
@@ -209,7 +210,8 @@ int64_t yk_comm_shared_bytes(const yk_comm *c)
 {
     if (c->stands_for == &yk_comm_levels) return yk_comm_levels_shared_bytes(c);
     if (c->stands_for == &yk_comm_split) return yk_comm_split_shared_bytes(c);
-    return c->stands_for == &yk_comm_hostmem ? yk_comm_hostmem_shared_bytes(c) : 0;
+    if (c->stands_for != &yk_comm_hostmem) return 0;
+    return yk_comm_hostmem_shared_bytes(c) + yk_comm_shelf_bytes(c);
 }
 
 int yk_comm_index(const yk_comm *c)

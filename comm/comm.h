@@ -145,6 +145,40 @@ yk_status yk_comm_broadcast(yk_comm *comm, void *buffer, int64_t bytes, int root
 /* Pass when every rank's stream has come here.                                          [stream] */
 yk_status yk_comm_barrier(yk_comm *comm, yk_stream *stream);
 
+/* ---- a shelf ------------------------------------------------------------------------------ */
+
+/* A shelf is host memory in which the ranks of a node lay out parts of items for each other: what is put
+ * there once is taken by all, as often as they need it, by copies to their devices alone. A group has one
+ * at most, which lasts as long as the group. All ranks put an item equally often, in any order; before a
+ * rank puts one again, a collective that all enter after what they have taken of it keeps it from being
+ * overwritten. Are there shelves in the group's backend? */
+bool yk_comm_has_shelf(const yk_comm *comm);
+
+/* Make the group's shelf.                                                           [collective]
+ *
+ * bytes  (n_items) of a rank's part of each item
+ *
+ * YK_EUNSUPPORTED the group's backend has none
+ * YK_ENOMEM       there is not so much memory, or it cannot be pinned
+ */
+yk_status yk_comm_shelve(yk_comm *comm, const int64_t *bytes, int n_items);
+
+/* Where this rank's part of an item lies, in host memory. Not to be looked at on a dry device. */
+void *yk_comm_shelf_part(const yk_comm *comm, int item);
+
+/* This rank's part of `item` is new.                                                    [stream]
+ *
+ * data  its bytes in device memory; NULL: they are in place, written by the host or by `stream`
+ */
+yk_status yk_comm_put(yk_comm *comm, int item, const void *data, yk_stream *stream);
+
+/* Gather the parts of `item` as they were put last, when all ranks have put them.       [stream]
+ *
+ * full  (size * bytes); part i comes from index i
+ * own   this rank's part in device memory; may be its place in full; NULL: from the shelf, too
+ */
+yk_status yk_comm_take(yk_comm *comm, int item, void *full, const void *own, yk_stream *stream);
+
 /* What the streams have passed since the group was made. */
 typedef struct yk_comm_counts {
     int64_t bytes_sent;    /* of buffers, to other ranks; not the few bytes of scales, values and

@@ -165,6 +165,37 @@ static yk_status dry_broadcast(yk_comm *c, void *buffer, int64_t bytes, int root
     return charge(c, stream, &t, (double)bytes);
 }
 
+/* ---- a shelf ------------------------------------------------------------------------------ */
+
+/* An address that nobody may read. */
+static yk_status dry_shelve(yk_comm *c)
+{
+    c->shelf->mine = (char *)((uintptr_t)1 << 46);
+    return YK_OK;
+}
+
+/* A copy of what lies in this rank's own host memory. */
+static yk_status charge_own(const yk_comm *c, int64_t bytes, yk_stream *stream)
+{
+    double seconds = (double)bytes / yk_device_get_spec(c->o.device)->host_link_rate;
+    return yk_stream_charge(stream, seconds, (double)bytes);
+}
+
+static yk_status dry_put(yk_comm *c, int item, const void *data, yk_stream *stream)
+{
+    return data ? charge_own(c, c->shelf->items[item].bytes, stream) : YK_OK;
+}
+
+static yk_status dry_take(yk_comm *c, int item, void *full, const void *own, yk_stream *stream)
+{
+    (void)full;
+    const yk_shelf_item *it = &c->shelf->items[item];
+    traffic t = {.local_messages = (double)(c->size - 1) * yk_shelf_n_pieces(it),
+                 .local_bytes = (double)(c->size - 1) * (double)it->bytes};
+    if (!own) YK_TRY(charge_own(c, it->bytes, stream));
+    return charge(c, stream, &t, t.local_bytes);
+}
+
 const yk_comm_backend yk_comm_dry = {
     .name = "dry",
     .all_gather = dry_all_gather,
@@ -172,4 +203,7 @@ const yk_comm_backend yk_comm_dry = {
     .all_reduce_values = dry_all_reduce_values,
     .broadcast = dry_broadcast,
     .barrier = dry_barrier,
+    .shelve = dry_shelve,
+    .put = dry_put,
+    .take = dry_take,
 };

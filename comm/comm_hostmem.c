@@ -51,7 +51,9 @@ static void release(yk_comm *c, hostmem_group *g)
     for (int i = 0; i < HOSTMEM_N_EVENTS; i++)
         for (int j = 0; j < HOSTMEM_ARRIVALS; j++) yk_event_destroy(g->events[i][j]);
     yk_hostmem_guard_stop(g);
-    yk_hostmem_unmap(c, g);
+    yk_hostmem_unmap(c, &g->shelf);
+    yk_hostmem_unmap(c, &g->segment);
+    if (g->mpi != MPI_COMM_NULL && !atomic_load(&c->failed)) MPI_Comm_free(&g->mpi);
     free(g->far);
     free(g->n_gathered);
     free(g);
@@ -62,11 +64,13 @@ static yk_status hostmem_create(yk_comm *c)
     hostmem_group *g = calloc(1, sizeof *g);
     if (!g) return yk_fail(YK_ENOMEM, "group", "no memory for it");
     g->layout = yk_hostmem_lay_out(c);
+    const hostmem_layout *l = &g->layout;
+    g->segment = (hostmem_segment){l->control_bytes, l->rank_bytes, l->segment_bytes, NULL, false};
     g->mpi = MPI_COMM_NULL;
     g->wake = -1;
     c->state = g;
     c->greatest = (float *)(void *)(c->staging + g->layout.greatest_of_all) + c->size;
-    yk_status status = yk_hostmem_map(c, g, create_own(c, g));
+    yk_status status = yk_hostmem_map(c, &g->segment, create_own(c, g));
     if (status == YK_OK) status = yk_hostmem_guard_start(c, g);
     if (status != YK_OK) release(c, g);
     return status;
@@ -92,5 +96,8 @@ const yk_comm_backend yk_comm_hostmem = {
     .all_reduce_values = yk_hostmem_all_reduce_values,
     .broadcast = yk_hostmem_broadcast,
     .barrier = yk_hostmem_barrier,
+    .shelve = yk_hostmem_shelve,
+    .put = yk_hostmem_put,
+    .take = yk_hostmem_take,
     .flushed = hostmem_flushed,
 };

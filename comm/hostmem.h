@@ -13,6 +13,8 @@
  * Lanes.    Reductions, gathers and values may be under way beside each other. The first two have a
  *           pair of copy streams each, `down` to the host and `up` from it, since a copy engine
  *           serves one direction; values go by the stream that was given.
+ * Shelf.    What is gathered again and again lies in a second segment, in a place of its own, and words
+ *           say how often it has been put there; it is taken by the stream that was given.
  * Memory.   hostmem_layout says where everything lies; it is a function of the group's options.
  */
 #ifndef YK_COMM_HOSTMEM_H
@@ -46,6 +48,7 @@ typedef enum hostmem_lane {
     HOSTMEM_LANE_REDUCE,
     HOSTMEM_LANE_GATHER,
     HOSTMEM_LANE_VALUES,
+    HOSTMEM_LANE_SHELF, /* what is taken from a shelf, by the stream that was given */
     HOSTMEM_N_LANES,
 } hostmem_lane;
 
@@ -76,6 +79,13 @@ typedef struct hostmem_layout {
     int64_t staging_bytes;
 } hostmem_layout;
 
+/* Memory that the ranks share: a begin that all use, and a part for each rank, which it touches first. */
+typedef struct hostmem_segment {
+    int64_t control_bytes, rank_bytes, bytes;
+    char *memory;
+    bool is_pinned;
+} hostmem_segment;
+
 /* A pair of copy streams. */
 typedef struct hostmem_copies {
     yk_stream *down, *up;
@@ -85,8 +95,9 @@ typedef struct hostmem_copies {
 
 typedef struct hostmem_group {
     hostmem_layout layout;
-    char *segment;
-    bool is_registered;
+    hostmem_segment segment;
+    hostmem_segment shelf; /* with a shelf: words, then what ranks have put there */
+    atomic_bool has_shelf; /* it is mapped: the guard looks at it */
     MPI_Comm mpi;
     hostmem_copies copies[2];                             /* HOSTMEM_LANE_REDUCE and _GATHER */
     yk_event *events[HOSTMEM_N_EVENTS][HOSTMEM_ARRIVALS]; /* of chunks, taken in turns */
@@ -131,24 +142,24 @@ char *yk_hostmem_slot(const hostmem_group *g, hostmem_word ready, int from, int 
 
 /* hostmem_segment.c */
 
-/* Make the segment and map it on all ranks; zeros.                                  [collective]
- *
+/* Make a segment, whose sizes are set, and map it on all ranks; zeros. The first one joins the ranks.
+ *                                                                                   [collective]
  * mine  what this rank has made so far: a failure of one rank is that of all
  *
  * YK_ENOMEM       there is not so much memory, or it cannot be pinned
  * YK_EUNSUPPORTED the system does not let the ranks share memory
  */
-yk_status yk_hostmem_map(yk_comm *c, hostmem_group *g, yk_status mine);
-void yk_hostmem_unmap(yk_comm *c, hostmem_group *g);
+yk_status yk_hostmem_map(yk_comm *c, hostmem_segment *s, yk_status mine);
+void yk_hostmem_unmap(yk_comm *c, hostmem_segment *s);
 
 /* hostmem_chunk.c: one chunk through a channel. */
 
 /* Copy `bytes` of device memory, as chunk `number` of the own channel, for rank `to`, or for all. */
-yk_status yk_hostmem_put(yk_comm *c, hostmem_word ready, int to, uint32_t number, const void *data,
-                         int64_t bytes);
+yk_status yk_hostmem_send(yk_comm *c, hostmem_word ready, int to, uint32_t number, const void *data,
+                          int64_t bytes);
 /* Copy chunk `number` of a channel from rank `from` to this rank, or to all, to device memory. */
-yk_status yk_hostmem_get(yk_comm *c, hostmem_word ready, int from, uint32_t number, void *data,
-                         int64_t bytes);
+yk_status yk_hostmem_receive(yk_comm *c, hostmem_word ready, int from, uint32_t number, void *data,
+                             int64_t bytes);
 
 #define HOSTMEM_ALL (-1)
 
@@ -168,6 +179,14 @@ yk_status yk_hostmem_broadcast(yk_comm *c, void *buffer, int64_t bytes, int root
                                yk_stream *stream);
 yk_status yk_hostmem_all_reduce_values(yk_comm *c, yk_step_values *values, yk_stream *stream);
 yk_status yk_hostmem_barrier(yk_comm *c, yk_stream *stream);
+
+/* hostmem_shelf.c: likewise */
+yk_status yk_hostmem_shelve(yk_comm *c);
+yk_status yk_hostmem_put(yk_comm *c, int item, const void *data, yk_stream *stream);
+yk_status yk_hostmem_take(yk_comm *c, int item, void *full, const void *own, yk_stream *stream);
+
+/* Let this rank's streams pass that wait for what others put on the shelf, now and ever after. */
+void yk_hostmem_release_shelf(const yk_comm *c, const hostmem_group *g);
 
 /* hostmem_guard.c */
 yk_status yk_hostmem_guard_start(yk_comm *c, hostmem_group *g);

@@ -19,8 +19,8 @@ static hostmem_word taken_of(hostmem_word ready)
     return (hostmem_word)(ready + 1);
 }
 
-yk_status yk_hostmem_put(yk_comm *c, hostmem_word ready, int to, uint32_t number, const void *data,
-                         int64_t bytes)
+yk_status yk_hostmem_send(yk_comm *c, hostmem_word ready, int to, uint32_t number, const void *data,
+                          int64_t bytes)
 {
     const hostmem_group *g = yk_hostmem_of(c);
     yk_stream *down = copies_of(c, ready)->down;
@@ -37,8 +37,8 @@ yk_status yk_hostmem_put(yk_comm *c, hostmem_word ready, int to, uint32_t number
     return YK_OK;
 }
 
-yk_status yk_hostmem_get(yk_comm *c, hostmem_word ready, int from, uint32_t number, void *data,
-                         int64_t bytes)
+yk_status yk_hostmem_receive(yk_comm *c, hostmem_word ready, int from, uint32_t number, void *data,
+                             int64_t bytes)
 {
     const hostmem_group *g = yk_hostmem_of(c);
     yk_stream *up = copies_of(c, ready)->up;
@@ -84,7 +84,7 @@ yk_status yk_hostmem_begin(yk_comm *c, hostmem_lane lane, yk_stream *stream)
     atomic_fetch_add(&c->n_collectives, 1);
     YK_TRY(note(c, lane, stream, note_begin));
     YK_TRY(yk_stream_write_flag(stream, yk_hostmem_begun(g, c->index, lane), g->n_begun[lane]));
-    if (lane == HOSTMEM_LANE_VALUES) return YK_OK;
+    if (lane >= HOSTMEM_LANE_VALUES) return YK_OK;
     hostmem_copies *copies = &g->copies[lane];
     YK_TRY(yk_event_record(copies->begun, stream));
     YK_TRY(yk_event_wait(copies->begun, copies->down));
@@ -94,7 +94,7 @@ yk_status yk_hostmem_begin(yk_comm *c, hostmem_lane lane, yk_stream *stream)
 yk_status yk_hostmem_end(yk_comm *c, hostmem_lane lane, yk_stream *stream)
 {
     hostmem_group *g = yk_hostmem_of(c);
-    if (lane != HOSTMEM_LANE_VALUES) {
+    if (lane < HOSTMEM_LANE_VALUES) {
         hostmem_copies *copies = &g->copies[lane];
         YK_TRY(yk_event_record(copies->down_done, copies->down));
         YK_TRY(yk_event_record(copies->up_done, copies->up));

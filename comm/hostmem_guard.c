@@ -25,6 +25,7 @@ static const hostmem_word first_word[HOSTMEM_N_LANES + 1] = {
     [HOSTMEM_LANE_REDUCE] = HOSTMEM_PART_READY,
     [HOSTMEM_LANE_GATHER] = HOSTMEM_GATHER_READY,
     [HOSTMEM_LANE_VALUES] = HOSTMEM_MET_VALUES,
+    [HOSTMEM_LANE_SHELF] = HOSTMEM_N_WORDS, /* begins and ends tell enough */
     [HOSTMEM_N_LANES] = HOSTMEM_N_WORDS,
 };
 
@@ -101,12 +102,13 @@ static void release(const yk_comm *c, const hostmem_group *g)
             if (q != c->index)
                 __atomic_store_n(awaited_word(c, g, w, q), g->far[w * c->size + q],
                                  __ATOMIC_RELEASE);
+    yk_hostmem_release_shelf(c, g);
 }
 
 static yk_status fail_late(const yk_comm *c, const hostmem_group *g, hostmem_lane lane,
                            double timeout_s)
 {
-    static const char *const names[] = {"reduction", "gather", "meeting of ranks"};
+    static const char *const names[] = {"reduction", "gather", "meeting of ranks", "gather"};
     return yk_fail(
         YK_ETIMEDOUT, names[lane],
         "rank %d did not arrive within %.3g s; it has died, hangs or is slow; give a slow one more "

@@ -113,12 +113,13 @@ int64_t yk_comm_hostmem_gather_chunk(const yk_comm *c, int64_t bytes)
 uint32_t *yk_hostmem_word(const hostmem_group *g, hostmem_word kind, int from, int to)
 {
     int64_t n = g->layout.n;
-    return (uint32_t *)(void *)g->segment + (((int64_t)kind * n + from) * n + to) * WORD_STEP;
+    return (uint32_t *)(void *)g->segment.memory +
+           (((int64_t)kind * n + from) * n + to) * WORD_STEP;
 }
 
 static uint32_t *mark(const hostmem_group *g, int rank, int i)
 {
-    uint32_t *marks = (uint32_t *)(void *)(g->segment + g->layout.marks);
+    uint32_t *marks = (uint32_t *)(void *)(g->segment.memory + g->layout.marks);
     return marks + ((int64_t)rank * 2 * HOSTMEM_N_LANES + i) * WORD_STEP;
 }
 
@@ -134,24 +135,25 @@ uint32_t *yk_hostmem_ended(const hostmem_group *g, int rank, hostmem_lane lane)
 
 yk_step_values *yk_hostmem_values(const hostmem_group *g, uint32_t meeting)
 {
-    return (yk_step_values *)(void *)(g->segment + g->layout.values) +
+    return (yk_step_values *)(void *)(g->segment.memory + g->layout.values) +
            meeting % 2 * (uint32_t)g->layout.n;
 }
 
 float *yk_hostmem_greatest(const hostmem_group *g, uint32_t meeting)
 {
-    return (float *)(void *)(g->segment + g->layout.greatest) + meeting % 2 * (uint32_t)g->layout.n;
+    return (float *)(void *)(g->segment.memory + g->layout.greatest) +
+           meeting % 2 * (uint32_t)g->layout.n;
 }
 
 int64_t *yk_hostmem_flushed(const hostmem_group *g, int rank)
 {
-    return (int64_t *)(void *)(g->segment + g->layout.flushed) + rank;
+    return (int64_t *)(void *)(g->segment.memory + g->layout.flushed) + rank;
 }
 
 char *yk_hostmem_slot(const hostmem_group *g, hostmem_word ready, int from, int to, uint32_t number)
 {
     const hostmem_layout *l = &g->layout;
-    char *part = g->segment + l->control_bytes + from * l->rank_bytes;
+    char *part = g->segment.memory + l->control_bytes + from * l->rank_bytes;
     int64_t slot = number % HOSTMEM_DEPTH;
     if (ready == HOSTMEM_GATHER_READY) return part + l->gathers + slot * l->gather_bytes;
     if (ready == HOSTMEM_SUM_READY) return part + l->sums + slot * l->chunk_bytes;

@@ -15,8 +15,8 @@ static yk_status get_others(yk_comm *c, char *full, int64_t bytes, int64_t at, i
     hostmem_group *g = yk_hostmem_of(c);
     for (int i = 1; i < c->size; i++) {
         int from = (c->index + i) % c->size;
-        YK_TRY(yk_hostmem_get(c, HOSTMEM_GATHER_READY, from, g->n_gathered[from]++,
-                              full + from * bytes + at, n));
+        YK_TRY(yk_hostmem_receive(c, HOSTMEM_GATHER_READY, from, g->n_gathered[from]++,
+                                  full + from * bytes + at, n));
     }
     return YK_OK;
 }
@@ -30,8 +30,8 @@ yk_status yk_hostmem_all_gather(yk_comm *c, void *full, const void *shard, int64
     YK_TRY(yk_hostmem_begin(c, HOSTMEM_LANE_GATHER, stream));
     for (int64_t at = 0; at < bytes; at += chunk) {
         int64_t n = yk_min(bytes - at, chunk);
-        YK_TRY(yk_hostmem_put(c, HOSTMEM_GATHER_READY, HOSTMEM_ALL, g->n_gathered[c->index]++,
-                              (const char *)shard + at, n));
+        YK_TRY(yk_hostmem_send(c, HOSTMEM_GATHER_READY, HOSTMEM_ALL, g->n_gathered[c->index]++,
+                               (const char *)shard + at, n));
         YK_TRY(get_others(c, full, bytes, at, n));
     }
     if (shard != own) YK_TRY(yk_copy(stream, own, shard, bytes, YK_COPY_DEVICE));
@@ -49,8 +49,8 @@ yk_status yk_hostmem_broadcast(yk_comm *c, void *buffer, int64_t bytes, int root
         uint32_t number = g->n_gathered[root]++;
         char *data = (char *)buffer + at;
         YK_TRY(c->index == root
-                   ? yk_hostmem_put(c, HOSTMEM_GATHER_READY, HOSTMEM_ALL, number, data, n)
-                   : yk_hostmem_get(c, HOSTMEM_GATHER_READY, root, number, data, n));
+                   ? yk_hostmem_send(c, HOSTMEM_GATHER_READY, HOSTMEM_ALL, number, data, n)
+                   : yk_hostmem_receive(c, HOSTMEM_GATHER_READY, root, number, data, n));
     }
     if (c->index == root) atomic_fetch_add(&c->bytes_sent, (c->size - 1) * bytes);
     return yk_hostmem_end(c, HOSTMEM_LANE_GATHER, stream);

@@ -106,8 +106,8 @@ static yk_status send(const sums *x, const span *s)
         int to = (x->comm->index + i) % n;
         const char *from =
             x->packs ? staging(x, g->layout.out, s, n - 1, other(x, to)) : part(x, s, to);
-        YK_TRY(yk_hostmem_put(x->comm, HOSTMEM_PART_READY, to, g->n_parts + s->number, from,
-                              s->bytes));
+        YK_TRY(yk_hostmem_send(x->comm, HOSTMEM_PART_READY, to, g->n_parts + s->number, from,
+                               s->bytes));
     }
     return x->packs ? yk_event_record(g->events[HOSTMEM_SENT][s->parity], x->copies->down) : YK_OK;
 }
@@ -120,8 +120,8 @@ static yk_status receive(const sums *x, const span *s)
     YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][s->arrival], x->copies->up));
     for (int i = 1; i < n; i++) {
         int from = (x->comm->index + n - i) % n;
-        YK_TRY(yk_hostmem_get(x->comm, HOSTMEM_PART_READY, from, g->n_parts + s->number,
-                              arrival(x, s, from), s->bytes));
+        YK_TRY(yk_hostmem_receive(x->comm, HOSTMEM_PART_READY, from, g->n_parts + s->number,
+                                  arrival(x, s, from), s->bytes));
     }
     YK_TRY(yk_event_record(g->events[HOSTMEM_ARRIVED][s->arrival], x->copies->up));
     return yk_event_wait(g->events[HOSTMEM_ARRIVED][s->arrival], x->stream);
@@ -175,8 +175,8 @@ static yk_status add(const sums *x, const span *s)
     YK_TRY(sum(x, s, to));
     YK_TRY(yk_event_record(g->events[HOSTMEM_SUMMED][s->arrival], x->stream));
     YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][s->arrival], x->copies->down));
-    YK_TRY(yk_hostmem_put(x->comm, HOSTMEM_SUM_READY, HOSTMEM_ALL, g->n_sums + s->number, to,
-                          s->bytes));
+    YK_TRY(yk_hostmem_send(x->comm, HOSTMEM_SUM_READY, HOSTMEM_ALL, g->n_sums + s->number, to,
+                           s->bytes));
     if (!x->packs) return YK_OK;
     YK_TRY(yk_event_record(g->events[HOSTMEM_SUM_SENT][s->parity], x->copies->down));
     return unpack(x, s, to, x->comm->index);
@@ -192,8 +192,8 @@ static yk_status spread(const sums *x, const span *s)
         int from = (x->comm->index + i) % n;
         char *to =
             x->packs ? staging(x, g->layout.back, s, n - 1, other(x, from)) : part(x, s, from);
-        YK_TRY(
-            yk_hostmem_get(x->comm, HOSTMEM_SUM_READY, from, g->n_sums + s->number, to, s->bytes));
+        YK_TRY(yk_hostmem_receive(x->comm, HOSTMEM_SUM_READY, from, g->n_sums + s->number, to,
+                                  s->bytes));
     }
     if (!x->packs) return YK_OK;
     YK_TRY(yk_event_record(g->events[HOSTMEM_BACK][s->parity], x->copies->up));

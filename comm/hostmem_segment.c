@@ -57,16 +57,16 @@ static yk_status fail_for_room(int64_t bytes, int error)
 
 /* ---- the first rank ----------------------------------------------------------------------- */
 
-static yk_status make_file(const hostmem_layout *l, int *fd_out)
+static yk_status make_file(const hostmem_segment *s, int *fd_out)
 {
     int fd = memfd_create("yoke ranks", MFD_CLOEXEC);
     if (fd < 0)
         return yk_fail(YK_EUNSUPPORTED, "memory shared by ranks", "memfd_create: %s",
                        strerror(errno));
-    if (ftruncate(fd, (off_t)l->segment_bytes) != 0) {
+    if (ftruncate(fd, (off_t)s->bytes) != 0) {
         int error = errno;
         close(fd);
-        return fail_for_room(l->segment_bytes, error);
+        return fail_for_room(s->bytes, error);
     }
     *fd_out = fd;
     return YK_OK;
@@ -96,53 +96,53 @@ static yk_status open_file(const card *k, int *fd_out)
 }
 
 /* Reserve what this rank touches first, or learn that there is not so much. */
-static yk_status reserve(const hostmem_layout *l, int fd, int index)
+static yk_status reserve(const hostmem_segment *s, int fd, int index)
 {
-    int64_t begin = index == 0 ? 0 : l->control_bytes + index * l->rank_bytes;
-    int64_t end = l->control_bytes + (index + 1) * l->rank_bytes;
+    int64_t begin = index == 0 ? 0 : s->control_bytes + index * s->rank_bytes;
+    int64_t end = s->control_bytes + (index + 1) * s->rank_bytes;
     int error = 0;
     while (fallocate(fd, 0, (off_t)begin, (off_t)(end - begin)) != 0 && (error = errno) == EINTR)
         error = 0;
     return error ? fail_for_room(end - begin, error) : YK_OK;
 }
 
-static yk_status map_file(hostmem_group *g, int fd)
+static yk_status map_file(hostmem_segment *s, int fd)
 {
-    size_t bytes = (size_t)g->layout.segment_bytes;
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED) return fail_for_room(g->layout.segment_bytes, errno);
-    g->segment = memory;
+    void *memory = mmap(NULL, (size_t)s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) return fail_for_room(s->bytes, errno);
+    s->memory = memory;
     return YK_OK;
 }
 
-static yk_status check_key(const hostmem_group *g, const card *k)
+static yk_status check_key(const hostmem_segment *s, const card *k)
 {
     int64_t key;
-    memcpy(&key, g->segment, sizeof key);
+    memcpy(&key, s->memory, sizeof key);
     if (key == k->key) return YK_OK;
     return yk_fail(YK_EUNSUPPORTED, "memory shared by ranks",
                    "what lies at the first rank's is not it; run all ranks of a node in one "
                    "container, or take comm.backend: mpi or nccl");
 }
 
-static yk_status pin(yk_comm *c, hostmem_group *g)
+static yk_status pin(yk_comm *c, hostmem_segment *s)
 {
-    YK_TRY(yk_device_share(c->o.device, g->segment, g->layout.segment_bytes));
-    g->is_registered = true;
+    YK_TRY(yk_device_share(c->o.device, s->memory, s->bytes));
+    s->is_pinned = true;
     return YK_OK;
 }
 
 /* Open, reserve, map, pin: each when all ranks have come so far. */
-static yk_status take_part(yk_comm *c, hostmem_group *g, const card *k, int *fd)
+static yk_status take_part(yk_comm *c, hostmem_segment *s, const card *k, int *fd)
 {
+    const hostmem_group *g = yk_hostmem_of(c);
     YK_TRY(agree(c, g, c->index == 0 ? YK_OK : open_file(k, fd)));
-    YK_TRY(agree(c, g, reserve(&g->layout, *fd, c->index)));
-    YK_TRY(agree(c, g, map_file(g, *fd)));
-    if (c->index == 0) memcpy(g->segment, &k->key, sizeof k->key);
+    YK_TRY(agree(c, g, reserve(s, *fd, c->index)));
+    YK_TRY(agree(c, g, map_file(s, *fd)));
+    if (c->index == 0) memcpy(s->memory, &k->key, sizeof k->key);
     YK_TRY(agree(c, g, YK_OK));
-    YK_TRY(agree(c, g, check_key(g, k)));
-    if (c->index == 0) memset(g->segment, 0, sizeof k->key);
-    return agree(c, g, pin(c, g));
+    YK_TRY(agree(c, g, check_key(s, k)));
+    if (c->index == 0) memset(s->memory, 0, sizeof k->key);
+    return agree(c, g, pin(c, s));
 }
 
 static yk_status share_card(yk_comm *c, const hostmem_group *g, card *k)
@@ -152,23 +152,23 @@ static yk_status share_card(yk_comm *c, const hostmem_group *g, card *k)
     return yk_mpi_wait(&request, 1, NULL, c->o.world->timeout_s, "group");
 }
 
-yk_status yk_hostmem_map(yk_comm *c, hostmem_group *g, yk_status mine)
+yk_status yk_hostmem_map(yk_comm *c, hostmem_segment *s, yk_status mine)
 {
+    hostmem_group *g = yk_hostmem_of(c);
     int fd = -1;
-    YK_TRY(make_communicator(c, &g->mpi));
-    if (mine == YK_OK && c->index == 0) mine = make_file(&g->layout, &fd);
+    if (g->mpi == MPI_COMM_NULL) YK_TRY(make_communicator(c, &g->mpi));
+    if (mine == YK_OK && c->index == 0) mine = make_file(s, &fd);
     yk_status status = agree(c, g, mine);
     card k = {make_key(), getpid(), fd};
     if (status == YK_OK) status = share_card(c, g, &k);
-    if (status == YK_OK) status = take_part(c, g, &k, &fd);
+    if (status == YK_OK) status = take_part(c, s, &k, &fd);
     if (fd >= 0) close(fd);
     return status;
 }
 
-void yk_hostmem_unmap(yk_comm *c, hostmem_group *g)
+void yk_hostmem_unmap(yk_comm *c, hostmem_segment *s)
 {
-    if (g->is_registered) yk_device_unshare(c->o.device, g->segment, g->layout.segment_bytes);
-    if (g->segment) munmap(g->segment, (size_t)g->layout.segment_bytes);
-    if (g->mpi != MPI_COMM_NULL && !atomic_load(&c->failed)) MPI_Comm_free(&g->mpi);
-    g->segment = NULL;
+    if (s->is_pinned) yk_device_unshare(c->o.device, s->memory, s->bytes);
+    if (s->memory) munmap(s->memory, (size_t)s->bytes);
+    *s = (hostmem_segment){0};
 }

@@ -149,6 +149,12 @@ static bool reduces_each_micro(const yk_config *c)
     return c->comm.reduce_every == YK_REDUCE_MICRO;
 }
 
+static bool has_shelf(const yk_config *c)
+{
+    bool away = c->memory.offload & YK_OFFLOAD_PARAMS;
+    return c->comm.shelf == YK_SHELF_ON || (c->comm.shelf == YK_SHELF_AUTO && away);
+}
+
 static yk_status create_store(yk_engine *e, const yk_engine_options *options)
 {
     yk_store_options o = {
@@ -165,6 +171,7 @@ static yk_status create_store(yk_engine *e, const yk_engine_options *options)
         .seed = e->config->train.seed,
         .offload = e->config->memory.offload,
         .host = &e->host,
+        .shelf = has_shelf(e->config),
         .kept = e->config->memory.kept_blocks == YK_AUTO ? 0 : (int)e->config->memory.kept_blocks,
     };
     YK_TRY(yk_ranks_create(&(yk_ranks_options){.config = e->config,

@@ -64,6 +64,7 @@ static yk_status create_groups(yk_ranks *r, const yk_ranks_options *o)
     int64_t largest = yk_store_largest_unit(o->store, r->size);
     YK_TRY(yk_stream_create(o->device, YK_STREAM_TRANSFER, "gather", &r->groups.gather));
     YK_TRY(yk_stream_create(o->device, YK_STREAM_TRANSFER, "reduce", &r->groups.reduce));
+    YK_TRY(yk_stream_create(o->device, YK_STREAM_TRANSFER, "put", &r->groups.put));
     YK_TRY(create_group(o, YK_AXIS_WORLD, NULL, r->node_groups ? 0 : largest, &r->groups.all));
     r->groups.shard = r->groups.all;
     r->groups.world = o->world;
@@ -96,6 +97,7 @@ void yk_ranks_destroy(yk_ranks *r)
 {
     yk_stream_destroy(r->groups.gather);
     yk_stream_destroy(r->groups.reduce);
+    yk_stream_destroy(r->groups.put);
     yk_comm_destroy(r->groups.alone);
     yk_comm_destroy(r->groups.replicate);
     if (r->groups.shard != r->groups.all) yk_comm_destroy(r->groups.shard);

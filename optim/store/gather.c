@@ -2,10 +2,12 @@
  *
  * Stages 0 to 2 keep all parameters and exchange shards once, after an update. Stage 3 keeps a
  * shard and gathers a unit into a slot before it is used, on the gather stream, while units before it
- * compute: as many units ahead as there are slots, the first ones beside the update. What a slot still
- * holds is not gathered again, so that with more slots the last blocks of the forward pass are there for
- * the backward pass; with one for every block a step gathers each block once. Parameters in host memory take the same way: what this rank keeps is copied to its place in the slot, and
- * the rest, if there is more, is gathered around it.
+ * compute: several ahead, the first ones beside the update. What a slot still holds is not gathered
+ * again, so that with more slots the last blocks of the forward pass are there for the backward pass;
+ * with one for every block a step gathers each block once. Parameters in host memory take the same
+ * way: what this rank keeps is copied to its place in the slot, and the rest, if there is more, is
+ * gathered around it. With a shelf each rank puts its shard into host memory that its node shares,
+ * after an update, and all take it from there.
  */
 #include "optim/store/parts.h"
 #include "runtime/base/arith.h"
@@ -90,12 +92,36 @@ static yk_status fetch_home(yk_store *st, int unit, double share)
     return bring_home(st, u, share, u->readable);
 }
 
-/* Start gathering a unit's parameters, unless they are on their way or there. */
-static yk_status gather(yk_store *st, int unit)
+/* After work on `stream`, which may have changed them: let the parameters that this rank keeps of a unit
+ * be on the shelf. */
+static yk_status put(yk_store *st, int unit, yk_stream *stream)
+{
+    yk_store_unit *u = &st->units[unit];
+    u->is_put = true;
+    if (yk_store_offloads(st, YK_OFFLOAD_PARAMS)) /* they have come there on that stream */
+        return yk_comm_put(st->g.shard, unit, NULL, st->host.to_host);
+    YK_TRY(yk_store_follow(st, st->g.put, stream));
+    YK_TRY(yk_comm_put(st->g.shard, unit, u->param, st->g.put));
+    return yk_event_record(u->put, st->g.put);
+}
+
+/* From the shelf: nothing of it passes through this rank's other streams. */
+static yk_status fetch_from_shelf(yk_store *st, int unit)
 {
     yk_store_unit *u = &st->units[unit];
     bool away = yk_store_offloads(st, YK_OFFLOAD_PARAMS);
-    if (u->param_slot >= 0) return YK_OK;
+    if (!u->is_put) YK_TRY(put(st, unit, st->g.gather));
+    YK_TRY(take_place(st, unit, st->g.gather));
+    YK_TRY(yk_comm_take(st->g.shard, unit, st->param_slots.items[u->param_slot].data,
+                        away ? NULL : u->param, st->g.gather));
+    return yk_event_record(u->readable, st->g.gather);
+}
+
+/* From this rank's memory and the others'. */
+static yk_status fetch_from_ranks(yk_store *st, int unit)
+{
+    yk_store_unit *u = &st->units[unit];
+    bool away = yk_store_offloads(st, YK_OFFLOAD_PARAMS);
     YK_TRY(take_place(st, unit, away ? st->host.to_device : st->g.gather));
     yk_store_slot *slot = &st->param_slots.items[u->param_slot];
     const void *shard = u->param;
@@ -112,9 +138,12 @@ static yk_status gather(yk_store *st, int unit)
     return yk_event_record(u->readable, st->g.gather);
 }
 
+/* Start fetching a unit's parameters, unless they are on their way or there. */
 static yk_status fetch(yk_store *st, int unit)
 {
-    return yk_store_gathers(st) ? gather(st, unit) : fetch_home(st, unit, 1);
+    if (!yk_store_gathers(st)) return fetch_home(st, unit, 1);
+    if (st->units[unit].param_slot >= 0) return YK_OK;
+    return yk_store_has_shelf(st) ? fetch_from_shelf(st, unit) : fetch_from_ranks(st, unit);
 }
 
 /* Fetch everything that `unit` uses. */
@@ -179,7 +208,9 @@ yk_status yk_store_publish(yk_store *st, int unit, yk_stream *stream)
 {
     yk_store_unit *u = &st->units[unit];
     if (yk_store_fetches(st)) u->param_slot = -1; /* what was fetched is of before the update */
-    if (yk_store_offloads(st, YK_OFFLOAD_PARAMS)) return YK_OK;
+    if (yk_store_has_shelf(st)) YK_TRY(put(st, unit, stream));
+    if (yk_store_offloads(st, YK_OFFLOAD_PARAMS))
+        return yk_store_has_shelf(st) ? fetch_early(st, unit) : YK_OK;
     if (st->n_shards == 1 || st->o.zero == 0) return YK_OK;
     YK_TRY(yk_store_follow(st, st->g.gather, stream));
     if (yk_store_gathers(st)) return fetch_early(st, unit);

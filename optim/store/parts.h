@@ -37,6 +37,8 @@ typedef struct yk_store_unit {
     yk_event *readable;            /* parameters have arrived where the model reads them */
     yk_event *reduced;             /* the gradient's sum over ranks is there */
     yk_event *stored;              /* what went to host memory last is there */
+    yk_event *put;                 /* the shard has gone to the shelf */
+    bool is_put;                   /* what lies on the shelf, or is on its way, is what is kept */
     int n_uses;                    /* units that use its tensors */
     int uses_also;                 /* the unit whose tensors it uses beside its own, or -1 */
     int uses_left;                 /* of the backward pass under way */
@@ -125,6 +127,12 @@ static inline bool yk_store_gathers(const yk_store *st)
 {
     int from = yk_store_offloads(st, YK_OFFLOAD_PARAMS) ? 1 : 3;
     return st->o.zero >= from && st->n_shards > 1;
+}
+
+/* Are they gathered from a shelf? */
+static inline bool yk_store_has_shelf(const yk_store *st)
+{
+    return st->o.shelf && yk_store_gathers(st) && yk_comm_has_shelf(st->g.shard);
 }
 
 /* Are parameters brought to a slot before they are read? */

@@ -192,6 +192,7 @@ yk_status yk_store_write(yk_store *st, yk_store_state state, int param, int64_t 
     YK_TRY(write_kept(&to, want, values, stream));
     if (state != YK_STORE_WEIGHT) return YK_OK;
     u->param_slot = -1; /* what was gathered before is old */
+    u->is_put = false;
     if (to.buffer == u->param) return YK_OK;
     to = param_place(st, u);
     return write_kept(&to, want, values, stream);
@@ -226,6 +227,7 @@ yk_status yk_store_draw(yk_store *st, int param, int64_t begin, int64_t n, const
     YK_TRY(wait_for_host(st));
     YK_TRY(draw_kept(&to, want, st->offsets[param], normal, stream));
     u->param_slot = -1; /* what was gathered before is old */
+    u->is_put = false;
     if (to.buffer == u->param) return YK_OK;
     to = param_place(st, u);
     return draw_kept(&to, want, st->offsets[param], normal, stream);

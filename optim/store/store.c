@@ -122,10 +122,26 @@ static yk_arena *home_of(const yk_store *st, yk_offload kind, yk_arena *device)
     return yk_store_offloads(st, kind) ? st->host.pinned : device;
 }
 
+/* Offloaded parameters lie on the shelf itself. */
+static yk_status make_shelf(yk_store *st)
+{
+    int n = st->o.n_units;
+    int64_t *bytes = malloc((size_t)n * sizeof *bytes);
+    if (!bytes) return yk_fail(YK_ENOMEM, "store", "no memory for a table of %d units", n);
+    for (int i = 0; i < n; i++) bytes[i] = st->units[i].shard.count * yk_dtype_bytes(st->o.compute);
+    yk_status status = yk_comm_shelve(st->g.shard, bytes, n);
+    free(bytes);
+    for (int i = 0; i < n && status == YK_OK && yk_store_offloads(st, YK_OFFLOAD_PARAMS); i++)
+        st->units[i].param = yk_comm_shelf_part(st->g.shard, i);
+    return status;
+}
+
 static yk_status push_states(yk_store *st, yk_arena *persistent, yk_stream *stream)
 {
     yk_arena *arena = home_of(st, YK_OFFLOAD_PARAMS, persistent);
-    YK_TRY(PUSH("parameters", st->o.compute, param, param_range));
+    if (yk_store_has_shelf(st)) YK_TRY(make_shelf(st));
+    if (!yk_store_has_shelf(st) || !yk_store_offloads(st, YK_OFFLOAD_PARAMS))
+        YK_TRY(PUSH("parameters", st->o.compute, param, param_range));
     if (!st->o.train) return YK_OK;
     arena = home_of(st, YK_OFFLOAD_MASTER, persistent);
     if (yk_store_has_master(st)) YK_TRY(PUSH("master weights", st->o.master, master, state_range));
@@ -195,6 +211,7 @@ static yk_status create_events(yk_store *st, yk_device *device)
         YK_TRY(yk_event_create(device, &st->units[i].readable));
         YK_TRY(yk_event_create(device, &st->units[i].reduced));
         YK_TRY(yk_event_create(device, &st->units[i].stored));
+        YK_TRY(yk_event_create(device, &st->units[i].put));
     }
     return YK_OK;
 }
@@ -309,6 +326,7 @@ void yk_store_destroy(yk_store *store)
         yk_event_destroy(store->units[i].readable);
         yk_event_destroy(store->units[i].reduced);
         yk_event_destroy(store->units[i].stored);
+        yk_event_destroy(store->units[i].put);
     }
     destroy_slots(&store->param_slots);
     destroy_slots(&store->grad_slots);

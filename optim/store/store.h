@@ -24,7 +24,7 @@
  *           writes device memory: parameters are fetched one unit ahead, gradients leave when a unit
  *           is done, and an update takes its states through the device piece by piece, on streams of
  *           their own. It changes no bit. Parameters that are offloaded are kept as in stage 3 from
- *           stage 1 on: each rank its shard.
+ *           stage 1 on: each rank its shard; with a shelf that is where ranks gather them.
  * Threads.  One thread at a time.
  */
 #ifndef YK_OPTIM_STORE_STORE_H
@@ -47,6 +47,7 @@ typedef struct yk_store_groups {
     yk_world *world;    /* for reading state from outside; NULL on a dry device */
     yk_stream *gather;  /* parameters travel here */
     yk_stream *reduce;  /* gradients travel here */
+    yk_stream *put;     /* parameters go to the shelf here */
 } yk_store_groups;
 
 typedef struct yk_store_options {
@@ -64,6 +65,9 @@ typedef struct yk_store_options {
     const yk_host_side *host;      /* NULL where nothing does */
     int kept; /* blocks whose parameters, fetched for the forward pass, stay for the backward pass, beside
                * the two that are always there; as many more are fetched ahead */
+    /* Gathered parameters lie in host memory that a node's ranks share, where the backend has shelves: put
+     * there once an update, and taken from there by all. */
+    bool shelf;
     int64_t
         piece; /* elements that are squared, or pass through the device, at a time; a multiple of
                     * 128; 0: what suits the device. Sums of squares depend on it */

@@ -273,6 +273,7 @@ static yk_status update_piece(const yk_store *st, const piece *p, yk_stream *str
                               const yk_adamw_options *adamw, const yk_step_values *values)
 {
     const yk_store_unit *u = &st->units[p->unit];
+    if (u->put) YK_TRY(yk_event_wait(u->put, stream)); /* of before, long ago */
     if (p->lane) YK_TRY(yk_event_wait(p->lane->filled, stream));
     if (st->o.master == YK_F32 && st->o.moments == YK_F32) {
         YK_TRY(update_range(st, p, 0, u->decay_count, -1, stream, adamw, true, values));

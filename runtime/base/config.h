@@ -85,6 +85,12 @@ typedef enum yk_comm_choice {
     YK_COMM_HOSTMEM, /* by copy engines through host memory that a node's ranks share */
 } yk_comm_choice;
 
+typedef enum yk_shelf_choice {
+    YK_SHELF_AUTO, /* for parameters that are offloaded */
+    YK_SHELF_ON,
+    YK_SHELF_OFF,
+} yk_shelf_choice;
+
 typedef enum yk_graphs_choice {
     YK_GRAPHS_AUTO, /* where the device has them */
     YK_GRAPHS_ON,   /* the same */
@@ -188,7 +194,8 @@ typedef struct yk_config {
         int wire; /* what gradients travel as: yk_dtype, or YK_AUTO: as precision.grads */
         yk_reduce_choice reduce;
         yk_reduce_every reduce_every;
-        double timeout; /* seconds without a word from a rank that end the run */
+        yk_shelf_choice shelf; /* parameters are gathered from host memory that a node shares */
+        double timeout;        /* seconds without a word from a rank that end the run */
     } comm;
     struct {
         int64_t ranks_per_gpu; /* ranks that may share a GPU */

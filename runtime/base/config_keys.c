@@ -95,6 +95,12 @@ static const yk_choice reduce_times[] = {
     {"micro", YK_REDUCE_MICRO},
     {NULL, 0},
 };
+static const yk_choice shelves[] = {
+    {"auto", YK_SHELF_AUTO},
+    {"on", YK_SHELF_ON},
+    {"off", YK_SHELF_OFF},
+    {NULL, 0},
+};
 static const yk_choice graphs[] = {
     {"auto", YK_GRAPHS_AUTO},
     {"on", YK_GRAPHS_ON},
@@ -322,6 +328,13 @@ const yk_config_key yk_config_keys[] = {
      .text = "When gradients are summed over ranks. step: once, after the last micro-batch. micro: "
              "at each micro-batch, so that whole gradients are never kept. auto: step in stages 0 "
              "and 1, micro in 2 and 3."},
+    {ENUM(comm.shelf), .initial = "auto", .choices = shelves, .also = "offload_param shared_memory",
+     .text =
+         "With comm.backend: hostmem, whether parameters that are gathered (parallel.zero: 3, "
+         "memory.offload: params) lie in host memory that the ranks of a node share: each rank "
+         "puts its part there once an update, and all read it from there, as often as they need "
+         "it. It takes host memory for the parameters, once a node. auto: where they are "
+         "offloaded, and lie there anyway. It changes no result."},
     {REAL(comm.timeout), .initial = "60", .unit = "seconds", .low = 1, .high = 86400,
      .also = "nccl_timeout ddp_timeout",
      .text = "A rank that is not heard of for so long ends the run."},

@@ -17,6 +17,13 @@ static bool is_late(const rank_rig *r)
     return r->rank == r->size - 1;
 }
 
+/* From a shelf on which this rank has put its part. */
+static void take(rank_rig *r, yk_comm *comm, void *full)
+{
+    EXPECT(r, yk_comm_put(comm, 0, NULL, r->gather) == YK_OK);
+    yk_comm_take(comm, 0, full, NULL, r->reduce);
+}
+
 /* The last rank sleeps instead of taking part. The others must fail within the deadline, stay failed, and
  * end the run themselves, with exit status 3. */
 static void late(rank_rig *r, const char *what)
@@ -25,6 +32,8 @@ static void late(rank_rig *r, const char *what)
     float buffer[8 * COUNT] = {0}, shard[COUNT];
     yk_step_values values = {0};
     rank_group g = rank_group_open(r, YK_AXIS_WORLD, YK_REDUCE_EXACT, YK_F16, r->size * COUNT, 0.5);
+    if (strcmp(what, "take") == 0)
+        EXPECT(r, yk_comm_shelve(g.comm, &(int64_t){sizeof shard}, 1) == YK_OK);
     EXPECT(r, yk_comm_barrier(g.comm, r->reduce) == YK_OK);
     EXPECT(r, yk_stream_synchronize(r->reduce) == YK_OK);
     if (is_late(r)) {
@@ -35,6 +44,8 @@ static void late(rank_rig *r, const char *what)
     yk_status (*synchronize)(yk_stream *) = yk_stream_synchronize;
     if (strcmp(what, "gather") == 0)
         yk_comm_all_gather(g.comm, buffer, shard, COUNT, YK_F32, r->reduce);
+    else if (strcmp(what, "take") == 0)
+        take(r, g.comm, buffer);
     else if (strcmp(what, "values") == 0)
         yk_comm_all_reduce_values(g.comm, &values, r->reduce);
     else if (strcmp(what, "broadcast") == 0)

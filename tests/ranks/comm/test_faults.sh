@@ -32,6 +32,7 @@ while read -r n what; do
 done <<'END'
 2 reduction
 3 gather
+3 take
 4 broadcast
 3 values
 2 exit

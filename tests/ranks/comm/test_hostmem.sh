@@ -25,6 +25,14 @@ done <<'END'
 5 1000
 END
 
+for n in 2 3 5; do
+    case_is "what is on a shelf is what $n ranks put there last, some of them late (seed $seed)"
+    on_ranks "$n" "$n" "$YK_BUILD/tests/ranks/comm/rank_shelf" 12 "$seed"
+    expect_status 0
+    expect_text out "passed 12 rounds over hostmem on $n ranks"
+    [ -z "$err" ] || fail "something was said"
+done
+
 case_is "two levels, host memory in nodes and messages between them, do so too (seed $seed)"
 on_ranks 4 2 "$program" 2004 "$seed"
 expect_status 0

@@ -157,7 +157,7 @@ void part_open(part *p, yk_world *world, const char *dir, const char *const *set
     plan(p);
     yk_engine_options o = {
         .device = p->device,
-        .config = &p->config,
+        .config = &p->plan.config,
         .shape = &p->shape,
         .train = true,
         .sizes = &p->plan.sizes,

@@ -99,19 +99,26 @@ static void all_kept(yk_world *world, const char *dir, const char *backend)
     static const char *const heads[] = {"model.tied=true", "model.tied=false"};
     static const char *const kept[] = {"memory.kept_blocks=0", "memory.kept_blocks=1",
                                        "memory.kept_blocks=2", "memory.kept_blocks=9"};
-    static const char *const places[] = {"memory.offload=[]", "memory.offload=params"};
+    static const char *const places[][2] = {
+        {"memory.offload=[]", "comm.shelf=off"},
+        {"memory.offload=[]", "comm.shelf=on"},
+        {"memory.offload=params", "comm.shelf=off"},
+        {"memory.offload=[params, grads, moments]", "comm.shelf=on"},
+    };
     char micro[40];
     snprintf(micro, sizeof micro, "train.micro_batch=%d", 24 / yk_world_size(world));
     for (int head = 0; head < 2; head++) {
         const char *const sets[] = {shapes[2][0],     shapes[2][1], micro, models[1],
                                     "model.layers=5", heads[head],  NULL};
         outcome first = train(world, dir, sets, (const char *[]){zeros[0], NULL});
-        for (int i = 0; i < 8; i++) {
-            part_about("%s %s %s %s", heads[head], kept[i % 4], places[i / 4],
+        for (int i = 0; i < 16; i++) {
+            const char *const *place = places[i / 4];
+            if (!backend && i / 4 % 2) continue; /* there are no shelves */
+            part_about("%s %s %s %s %s", heads[head], kept[i % 4], place[0], place[1],
                        backend ? backend : "");
             outcome o =
                 train(world, dir, sets,
-                      (const char *[]){zeros[3], kept[i % 4], places[i / 4], backend, NULL});
+                      (const char *[]){zeros[3], kept[i % 4], place[0], place[1], backend, NULL});
             REQUIRE(world, memcmp(o.loss, first.loss, sizeof o.loss) == 0);
             REQUIRE(world, o.hash == first.hash);
         }

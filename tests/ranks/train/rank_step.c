@@ -154,7 +154,9 @@ static void sends_and_keeps_as_planned(yk_world *world, const char *dir, int zer
         part_about("bytes, %s %s: step %d sent %lld, planned %lld, by formula %lld", zeros[zero],
                    wires[wire], i, (long long)(sent - before), (long long)p.plan.bytes_sent,
                    (long long)expected);
-        REQUIRE(world, sent - before == p.plan.bytes_sent);
+        /* The first step of all gathers what it begins with, and for the next one. */
+        bool first = i == 0 && zero == 3;
+        REQUIRE(world, first || sent - before == p.plan.bytes_sent);
         if (zero < 3) REQUIRE(world, sent - before == expected);
         if (zero == 3) REQUIRE(world, sent - before <= expected);
         before = sent;
