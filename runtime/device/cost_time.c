@@ -71,12 +71,14 @@ static double matmul_seconds(const yk_cost *c, const yk_device_spec *spec)
 static double attention_seconds(const yk_cost *c, const yk_device_spec *spec)
 {
     double rate = spec->attention_flops[c->dtype], softmax_s = spec->softmax_s[c->backward];
+    double spread = 0;
     if (c->backward && spec->attention_backward > 0) rate *= spec->attention_backward;
     if (spec->cudnn && c->cudnn && spec->cudnn_flops[c->backward] > 0) {
         rate = spec->cudnn_flops[c->backward];
         softmax_s = spec->cudnn_softmax_s[c->backward];
+        spread = c->spread / spec->memory_rate;
     }
-    return larger(c->flops / rate + c->pairs * softmax_s, c->bytes / spec->memory_rate);
+    return larger(c->flops / rate + c->pairs * softmax_s + spread, c->bytes / spec->memory_rate);
 }
 
 double yk_cost_seconds(const yk_cost *c, const yk_device_spec *spec)

@@ -360,6 +360,7 @@ typedef struct yk_cost {
     double again;    /* bytes that are read or written once more */
     int64_t m, n, k; /* MATMUL: sides of the result, depth of its sums; 0: not looked at */
     double pairs;    /* ATTENTION: pairs of positions in the tiles that are computed, all heads' */
+    double spread;   /* ATTENTION: bytes that cuDNN's kernels write and read beside */
     bool backward;   /* ATTENTION */
     bool cudnn;      /* ATTENTION: cuDNN's kernels would be taken where they may be */
 } yk_cost;

@@ -9,7 +9,7 @@
  *              fp32 0.78. Of the inner loops: what tiles, rounds and epilogues cost is in
  *              cost_time.c
  *   attention  products 0.385 of the 16-bit figure on sm_90 and 0.7 elsewhere, since the kernels'
- *              instructions are those of sm_80; backward 0.52 of that; fp32 0.16 of the fp32 figure.
+ *              instructions are those of sm_80; backward 0.46 of that; fp32 0.16 of the fp32 figure.
  *              The softmax: 12.5 instructions forward and 15 backward for a pair, on one of a
  *              multiprocessor's 128 lanes
  *              cuDNN's on sm_90: measured
@@ -35,7 +35,7 @@
 
 /* Multiprocessors, and what they make of a pair of positions at so many GHz. */
 #define MULTIPROCESSORS(n, ghz)                                                                    \
-    .context_bytes = GIB(0.75), .n_multiprocessors = (n), .attention_backward = 0.52,              \
+    .context_bytes = GIB(0.75), .n_multiprocessors = (n), .attention_backward = 0.46,              \
     .softmax_s = {12.5 / (128 * (n) * (ghz)*GIGA), 15 / (128 * (n) * (ghz)*GIGA)}
 
 /* cuDNN's attention on sm_90, with sums in a fixed order. */
