@@ -38,28 +38,33 @@ static __device__ inline void meet(const group &g)
 }
 
 /* The group's sums of N numbers, in each of its threads. `of_warp` is (N,32), another one in the next
- * call. */
+ * call. With two numbers, half of a warp adds up the one and half the other. */
 template <int N>
-static __device__ inline void group_sum(const group &g, float (&x)[N], float (*of_warp)[32])
+static __device__ inline void group_sum(const group &g, float (&x)[N], float *of_warp)
 {
+    constexpr int LANES = 32 / N;
+    int lane = threadIdx.x & 31, which = lane / LANES, warps = g.threads >> 5;
+    float v = x[0];
+    if (N == 2) {
+        v = which ? x[N - 1] : x[0];
+        v += __shfl_xor_sync(0xffffffffu, which ? x[0] : x[N - 1], 16);
+    }
 #pragma unroll
-    for (int d = 16; d > 0; d >>= 1)
+    for (int d = LANES / 2; d > 0; d >>= 1) v += __shfl_xor_sync(0xffffffffu, v, d);
+    if (warps > 1) {
+        int i = lane % LANES, width = warps <= 4 ? 4 : warps <= 8 ? 8 : LANES;
+        if (i == 0) of_warp[which * 32 + (threadIdx.x >> 5)] = v;
+        meet(g);
+        const float *part = of_warp + which * 32 + g.index * warps;
+        i &= width - 1;
+        v = i < warps ? part[i] : 0.0f;
+        if (LANES < 32 && i + LANES < warps) v += part[i + LANES];
 #pragma unroll
-        for (int n = 0; n < N; n++) x[n] += __shfl_xor_sync(0xffffffffu, x[n], d);
-    int warps = g.threads >> 5, lane = threadIdx.x & 31, first = g.index * warps;
-    if (warps == 1) return;
-    if (lane == 0)
+        for (int d = LANES / 2; d > 0; d >>= 1)
+            if (d < width) v += __shfl_xor_sync(0xffffffffu, v, d);
+    }
 #pragma unroll
-        for (int n = 0; n < N; n++) of_warp[n][threadIdx.x >> 5] = x[n];
-    meet(g);
-    int width = warps <= 4 ? 4 : warps <= 8 ? 8 : warps <= 16 ? 16 : 32, w = lane & (width - 1);
-#pragma unroll
-    for (int n = 0; n < N; n++) x[n] = w < warps ? of_warp[n][first + w] : 0.0f;
-#pragma unroll
-    for (int d = 16; d > 0; d >>= 1)
-        if (d < width)
-#pragma unroll
-            for (int n = 0; n < N; n++) x[n] += __shfl_xor_sync(0xffffffffu, x[n], d);
+    for (int n = 0; n < N; n++) x[n] = N == 1 ? v : __shfl_sync(0xffffffffu, v, n * LANES);
 }
 
 /* Add the groups' shares of dweight or dbias, in order, into `sums` (C) of this block. `shares` is
@@ -78,52 +83,48 @@ static __device__ inline void put_shares(float *sums, float *shares, const float
     }
 }
 
-/* dx may be dy or add, so none of the three is __restrict__. */
+/* dx may be dy or add, so none of the three is __restrict__. A thread beyond the row's last pack does
+ * as the first one, with a weight of zero, and stores nothing. */
 template <typename T, int V, bool RMS, int MOST>
 static __global__ void __launch_bounds__(MOST)
-    norm_groups_back(T *dx, float *parts, const T *dy, const T *add, const T *__restrict__ x,
-                     const T *__restrict__ weight, const float *mean, const float *rstd, int rows,
-                     int cols, int n_groups)
+    norm_groups_back(T *dx, float *parts, const T *dy, const T *add, const T *x, const T *weight,
+                     const float *mean, const float *rstd, int rows, int cols, int n_groups)
 {
     extern __shared__ __align__(16) unsigned char stages[];
-    __shared__ float of_warp[2][2][32];
+    __shared__ float of_warp[2][2 * 32];
     group g = {.threads = (int)blockDim.x / n_groups};
     g.index = threadIdx.x / g.threads;
     g.rank = threadIdx.x - g.index * g.threads;
-    int c = g.rank * V, step = blockDim.x * 16, turn = 0;
-    bool mine = c < cols;
+    bool mine = g.rank * V < cols;
     pack<T, V> packed_weight = {};
-    if (mine) packed_weight = load<T, V>(weight + c);
+    if (mine) packed_weight = load<T, V>(weight + g.rank * V);
     float dw[V] = {}, db[V] = {}, per_col = 1.0f / (float)cols;
+    const int step = blockDim.x * 16, stride = gridDim.x * n_groups;
+    const int64_t jump = (int64_t)stride * cols;
     uint32_t stage = shared_address(stages) + threadIdx.x * 16;
-    const int stride = gridDim.x * n_groups;
-    int row = g.index * gridDim.x + blockIdx.x;
+    int row = g.index * gridDim.x + blockIdx.x, turn = 0;
+    int64_t at = (int64_t)row * cols + (mine ? g.rank * V : 0);
 #pragma unroll
     for (int i = 0; i < STAGES; i++) {
-        int64_t from = (int64_t)(row + i * stride) * cols + c;
-        uint32_t at = stage + i * TENSORS * step;
-        if (mine && row + i * stride < rows) {
-            copy_async(at, x + from);
-            copy_async(at + step, dy + from);
-            if (add) copy_async(at + 2 * step, add + from);
+        uint32_t to = stage + i * TENSORS * step;
+        if (row + i * stride < rows) {
+            copy_async(to, x + at + i * jump);
+            copy_async(to + step, dy + at + i * jump);
+            if (add) copy_async(to + 2 * step, add + at + i * jump);
         }
         copy_commit();
     }
-    float next_r = row < rows ? rstd[row] : 0.0f, next_mu = !RMS && row < rows ? mean[row] : 0.0f;
-    for (; row < rows; row += stride, turn ^= 1) {
-        uint32_t at = stage + turn * TENSORS * step;
-        float r = next_r, mu = next_mu, n[V] = {}, gw[V] = {}, w[V], s[RMS ? 1 : 2] = {};
-        int ahead = row + STAGES * stride;
-        int64_t from = (int64_t)ahead * cols + c;
-        bool more = mine && ahead < rows;
+    float r = row < rows ? rstd[row] : 0.0f, mu = !RMS && row < rows ? mean[row] : 0.0f;
+    for (; row < rows; row += stride) {
+        uint32_t here = stage + turn * TENSORS * step;
+        float n[V], gw[V], w[V], s[RMS ? 1 : 2] = {}, next_r = 0, next_mu = 0, out[V] = {};
+        bool more = row + STAGES * stride < rows;
         copy_wait<STAGES - 1>();
-        if (mine) {
-            unpack<T, V>({load_copied(at)}, n);
-            unpack<T, V>({load_copied(at + step)}, gw);
-        }
+        unpack<T, V>({load_copied(here)}, n);
+        unpack<T, V>({load_copied(here + step)}, gw);
         if (more) {
-            copy_async(at, x + from);
-            copy_async(at + step, dy + from);
+            copy_async(here, x + at + STAGES * jump);
+            copy_async(here + step, dy + at + STAGES * jump);
         }
         if (row + stride < rows) {
             next_r = rstd[row + stride];
@@ -140,13 +141,22 @@ static __global__ void __launch_bounds__(MOST)
             if (!RMS) s[1] += gw[i];
         }
         group_sum<RMS ? 1 : 2>(g, s, of_warp[turn]);
-        float along_x = s[0] * per_col, along_one = RMS ? 0.0f : s[1] * per_col, out[V] = {};
-        if (mine && add) unpack<T, V>({load_copied(at + 2 * step)}, out);
-        if (more && add) copy_async(at + 2 * step, add + from);
+        float along_x = s[0] * per_col, along_one = RMS ? 0.0f : s[1] * per_col;
+        if (add) {
+            unpack<T, V>({load_copied(here + 2 * step)}, out);
+            if (more) copy_async(here + 2 * step, add + at + STAGES * jump);
+        }
         copy_commit();
 #pragma unroll
-        for (int i = 0; i < V; i++) out[i] += r * (gw[i] - along_one - n[i] * along_x);
-        if (mine) store_floats<T, V>(dx + (int64_t)row * cols + c, out);
+        for (int i = 0; i < V; i++) {
+            float d = RMS ? gw[i] : gw[i] - along_one;
+            out[i] += r * (d - n[i] * along_x);
+        }
+        if (mine) store_floats<T, V>(dx + at, out);
+        r = next_r;
+        mu = next_mu;
+        turn ^= 1;
+        at += jump;
     }
     copy_wait<0>();
     float *shares = reinterpret_cast<float *>(stages),
