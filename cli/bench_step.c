@@ -30,8 +30,10 @@
 #define MAX_SPANS 100000
 #define MAX_SUMS  64
 
-/* Steps whose enqueuing is timed. */
-#define HOST_STEPS 5
+/* Steps whose enqueuing is timed, unless the plan says that they take longer than this: then the host waits
+ * for room in the queue in any case. */
+#define HOST_STEPS  5
+#define HOST_STEP_S 1.0
 
 /* The start of a run, phase by phase. */
 enum { PHASE_DEVICE, PHASE_PLAN, PHASE_PRODUCT, PHASE_MEMORY, PHASE_WEIGHTS, PHASE_STEP, N_PHASES };
@@ -111,8 +113,10 @@ static yk_status find_place(bench_step *b)
     YK_TRY(yk_device_describe(b->device, &spec));
     if (spec.kind == YK_DEVICE_CUDA) spec.memory_bytes /= b->config.launch.ranks_per_gpu;
     if (b->world) YK_TRY(yk_world_min(b->world, spec.memory_bytes, &spec.memory_bytes));
-    yk_topology topology =
-        yk_ranks_topology(&spec, b->n_ranks, b->n_ranks > 1 ? yk_world_local_size(b->world) : 1);
+    int ranks_here = b->n_ranks > 1 ? yk_world_local_size(b->world) : 1;
+    spec.host_bytes = yk_host_room_read("").bytes / ranks_here;
+    if (b->n_ranks > 1) YK_TRY(yk_world_min(b->world, spec.host_bytes, &spec.host_bytes));
+    yk_topology topology = yk_ranks_topology(&spec, b->n_ranks, ranks_here);
     YK_TRY(
         yk_plan_make(&b->config, &b->shape, &spec, b->n_ranks > 1 ? &topology : NULL, 0, &b->plan));
     YK_TRY(
@@ -224,7 +228,7 @@ static yk_status time_steps(bench_step *b)
  * time would be that of waiting for a place in the queue. */
 static yk_status time_host(bench_step *b, int64_t first)
 {
-    for (int i = 0; i < HOST_STEPS; i++) {
+    for (int i = 0; i < HOST_STEPS && b->plan.step_s < HOST_STEP_S; i++) {
         yk_step_result result;
         YK_TRY(yk_stream_synchronize(b->engine->compute));
         double begin_s = yk_clock_s();
