@@ -2,7 +2,8 @@
  *
  * Each rank has a part of the memory, in which its parts of all items lie one behind the other, at pages.
  * An item that is large is announced in pieces, so that its begin is read while its end is still
- * written; large pieces, since each costs as much as a quarter of a megabyte.
+ * written. They are large: the host enqueues all that an update puts there while it enqueues the update,
+ * and a stream that is given too much holds it.
  */
 #include <stdlib.h>
 
@@ -13,7 +14,7 @@
 
 #define PAGE            4096
 #define PIECES_MOST     16
-#define PIECE_LEAST     ((int64_t)16 << 20)
+#define PIECE_LEAST     ((int64_t)64 << 20)
 #define PIECE_LEAST_CPU PAGE
 
 bool yk_comm_has_shelf(const yk_comm *c)

@@ -105,15 +105,30 @@ static yk_status put(yk_store *st, int unit, yk_stream *stream)
     return yk_event_record(u->put, st->g.put);
 }
 
+/* Copy the shard that is on the device to its place in the slot, beside what comes from the shelf. */
+static yk_status copy_own(yk_store *st, const yk_store_unit *u, yk_store_slot *slot, void *place)
+{
+    int64_t bytes = u->shard.count * yk_dtype_bytes(st->o.compute);
+    YK_TRY(yk_event_wait(slot->free, st->g.put));
+    YK_TRY(yk_copy(st->g.put, place, u->param, bytes, YK_COPY_DEVICE));
+    return yk_event_record(slot->filled, st->g.put);
+}
+
 /* From the shelf: nothing of it passes through this rank's other streams. */
 static yk_status fetch_from_shelf(yk_store *st, int unit)
 {
     yk_store_unit *u = &st->units[unit];
-    bool away = yk_store_offloads(st, YK_OFFLOAD_PARAMS);
+    yk_store_range whole = {0, u->count};
     if (!u->is_put) YK_TRY(put(st, unit, st->g.gather));
     YK_TRY(take_place(st, unit, st->g.gather));
-    YK_TRY(yk_comm_take(st->g.shard, unit, st->param_slots.items[u->param_slot].data,
-                        away ? NULL : u->param, st->g.gather));
+    yk_store_slot *slot = &st->param_slots.items[u->param_slot];
+    void *own = NULL;
+    if (!yk_store_offloads(st, YK_OFFLOAD_PARAMS)) {
+        own = yk_store_at(slot->data, whole, u->shard.begin, st->o.compute);
+        YK_TRY(copy_own(st, u, slot, own));
+    }
+    YK_TRY(yk_comm_take(st->g.shard, unit, slot->data, own, st->g.gather));
+    if (own) YK_TRY(yk_event_wait(slot->filled, st->g.gather));
     return yk_event_record(u->readable, st->g.gather);
 }
 
