@@ -23,7 +23,7 @@ data: {train: $scratch/text}
 train: {batch: 24, micro_batch: 2, seq_len: 16, steps: 1000000}
 checkpoint: {every: 7}
 eval: {every: 5, batches: 1}
-comm: {timeout: $timeout_s, backend: ${YK_FAULT_BACKEND:-auto}}
+comm: {timeout: $timeout_s, backend: ${YK_FAULT_BACKEND:-auto}, shelf: on}
 device: cpu
 cpu: {threads: 1}
 EOF
