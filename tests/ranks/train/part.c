@@ -1,6 +1,7 @@
 /* tests/ranks/train/part.c - making data, an engine, steps; all by the calls that the trainer makes. */
 #include "tests/ranks/train/part.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,6 +190,33 @@ yk_step_result part_step(part *p, int64_t step)
     REQUIRE(p->world, yk_step_run(p->engine, &p->feed, step, lr) == YK_OK);
     REQUIRE(p->world, yk_step_wait(p->engine, step, &result) == YK_OK);
     return result;
+}
+
+part_outcome part_train(part *p, int n_steps)
+{
+    part_outcome o;
+    memset(&o, 0, sizeof o);
+    REQUIRE(p->world, n_steps <= PART_STEPS);
+    for (int i = 0; i < n_steps; i++) {
+        yk_step_result r = part_step(p, i);
+        o.loss[i] = r.loss;
+        o.norm[i] = r.grad_norm;
+    }
+    o.hash = part_hash(p, true);
+    return o;
+}
+
+void part_expect_same(yk_world *world, const part_outcome *one, const part_outcome *other)
+{
+    REQUIRE(world, memcmp(one->loss, other->loss, sizeof one->loss) == 0);
+    REQUIRE(world, memcmp(one->norm, other->norm, sizeof one->norm) == 0);
+    REQUIRE(world, one->hash == other->hash);
+}
+
+void part_expect_sound(yk_world *world, const part_outcome *o)
+{
+    REQUIRE(world, part_same(world, o->hash));
+    for (int i = 0; i < PART_STEPS; i++) REQUIRE(world, isfinite(o->loss[i]));
 }
 
 float *part_read(part *p, yk_store_state state, int param, int64_t *count_out)

@@ -38,6 +38,23 @@ yk_step_result part_step(part *p, int64_t step);
 /* Weights and moments of all parameters, hashed; the gradients too when asked. */
 uint64_t part_hash(part *p, bool with_gradients);
 
+#define PART_STEPS 3 /* of one outcome, at most */
+
+/* What some steps gave; hash is part_hash()'s with the gradients. */
+typedef struct part_outcome {
+    double loss[PART_STEPS];
+    float norm[PART_STEPS];
+    uint64_t hash;
+} part_outcome;
+
+part_outcome part_train(part *p, int n_steps);
+
+/* All bits of one are those of the other. */
+void part_expect_same(yk_world *world, const part_outcome *one, const part_outcome *other);
+
+/* Losses are finite, and all ranks have the same outcome. */
+void part_expect_sound(yk_world *world, const part_outcome *o);
+
 /* A parameter's state (count), to be freed. */
 float *part_read(part *p, yk_store_state state, int param, int64_t *count_out);
 

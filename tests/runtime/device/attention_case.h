@@ -1,5 +1,5 @@
-/* tests/runtime/device/attention_case.h - attention of one shape: the arguments of its calls, and the whole of it
- * held against the oracle.
+/* tests/runtime/device/attention_case.h - attention of one shape: the arguments of its calls, and all
+ * of it held against the oracle.
  *
  * Legend: B batch, T seq_len, H heads, G kv_heads, D head_size.
  */
@@ -17,7 +17,8 @@ int64_t attention_width(attention_shape s);     /* H*D */
 int64_t attention_qkv_width(attention_shape s); /* (H+2G)*D */
 float attention_scale(attention_shape s);
 
-/* (B,T) where the document of each position begins, of random lengths about `mean_length`; NULL with 0. */
+/* (B,T) where the document of each position begins, of random lengths about `mean_length`; NULL with
+ * 0. */
 op_buffer *attention_documents(op_case *c, attention_shape s, int64_t mean_length);
 
 /* The arguments that say how large: the caller adds tensors. documents  NULL: none */

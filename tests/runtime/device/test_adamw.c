@@ -27,27 +27,41 @@ static op_buffer *squares(op_case *c, int64_t n)
     return op_given(c, OP_INOUT, YK_F32, n, v);
 }
 
+/* The tensors are the caller's to add. */
+static yk_adamw_args adamw_args(int64_t n, yk_dtype t, yk_dtype grad_type, double weight_decay)
+{
+    return (yk_adamw_args){.n = n,
+                           .beta1 = 0.9f,
+                           .beta2 = 0.999f,
+                           .eps = 1e-8f,
+                           .weight_decay = (float)weight_decay,
+                           .dtype = t,
+                           .grad_dtype = grad_type};
+}
+
+/* The tensors of an update; param NULL: none. */
+static void give_tensors(yk_adamw_args *a, const op_buffer *param, const op_buffer *master,
+                         const op_buffer *m, const op_buffer *v, const op_buffer *grad,
+                         const op_buffer *step)
+{
+    a->param = param ? param->data : NULL;
+    a->master = master->data;
+    a->m = m->data;
+    a->v = v->data;
+    a->grad = grad->data;
+    a->values = step->data;
+}
+
 static void update_case(op_case *c, yk_dtype t, yk_dtype grad_type, int64_t n, bool with_param,
                         double weight_decay)
 {
     op_case_begin(c, t, "adamw %s n=%d param=%d decay=%g", yk_dtype_name(grad_type), (int)n,
                   with_param, weight_decay);
-    yk_adamw_args a = {.n = n,
-                       .beta1 = 0.9f,
-                       .beta2 = 0.999f,
-                       .eps = 1e-8f,
-                       .weight_decay = (float)weight_decay,
-                       .dtype = t,
-                       .grad_dtype = grad_type};
+    yk_adamw_args a = adamw_args(n, t, grad_type, weight_decay);
     op_buffer *master = op_inout(c, YK_F32, n, 1), *m = op_inout(c, YK_F32, n, 0.01);
     op_buffer *v = squares(c, n), *grad = op_input(c, grad_type, n, 1);
     op_buffer *param = op_output(c, t, n), *step = op_step_values(c, &values_of_step_3);
-    a.param = with_param ? param->data : NULL;
-    a.master = master->data;
-    a.m = m->data;
-    a.v = v->data;
-    a.grad = grad->data;
-    a.values = step->data;
+    give_tensors(&a, with_param ? param : NULL, master, m, v, grad, step);
     OP_RUN(c, yk_adamw, &a);
     if (c->bits_only) return;
     oracle_out want = op_out(c, n), want_m = op_out(c, n), want_v = op_out(c, n);
@@ -104,20 +118,9 @@ static void a_skipped_step_changes_nothing(void **state)
         double *bad = op_out(c, n).value;
         for (int64_t i = 0; i < n; i++) bad[i] = i % 2 ? (double)NAN : (double)INFINITY;
         op_buffer *grad = op_given(c, OP_INPUT, t, n, bad);
-        OP_RUN(c, yk_adamw,
-               &((yk_adamw_args){.param = param->data,
-                                 .master = master->data,
-                                 .m = m->data,
-                                 .v = v->data,
-                                 .grad = grad->data,
-                                 .values = step->data,
-                                 .n = n,
-                                 .beta1 = 0.9f,
-                                 .beta2 = 0.999f,
-                                 .eps = 1e-8f,
-                                 .weight_decay = 0.1f,
-                                 .dtype = t,
-                                 .grad_dtype = t}));
+        yk_adamw_args a = adamw_args(n, t, t, 0.1);
+        give_tensors(&a, param, master, m, v, grad, step);
+        OP_RUN(c, yk_adamw, &a);
         op_expect_unchanged(c, master, "master");
         op_expect_unchanged(c, m, "m");
         op_expect_unchanged(c, v, "v");
@@ -137,20 +140,9 @@ static void padding_stays_zero(void **state)
     op_buffer *v = op_given(c, OP_INOUT, YK_F32, n, zeros);
     op_buffer *grad = op_given(c, OP_INPUT, YK_BF16, n, zeros);
     op_buffer *param = op_output(c, YK_BF16, n), *step = op_step_values(c, &values_of_step_3);
-    OP_RUN(c, yk_adamw,
-           &((yk_adamw_args){.param = param->data,
-                             .master = master->data,
-                             .m = m->data,
-                             .v = v->data,
-                             .grad = grad->data,
-                             .values = step->data,
-                             .n = n,
-                             .beta1 = 0.9f,
-                             .beta2 = 0.999f,
-                             .eps = 1e-8f,
-                             .weight_decay = 0.1f,
-                             .dtype = YK_BF16,
-                             .grad_dtype = YK_BF16}));
+    yk_adamw_args a = adamw_args(n, YK_BF16, YK_BF16, 0.1);
+    give_tensors(&a, param, master, m, v, grad, step);
+    OP_RUN(c, yk_adamw, &a);
     oracle_out want = op_out(c, n);
     op_expect(c, master, "master", want);
     op_expect(c, m, "m", want);

@@ -141,27 +141,33 @@ static void the_greatest_finite_number_is_found(void **state)
 
 /* ---- packing ------------------------------------------------------------------------------ */
 
-/* Numbers from `skip` on, packed elsewhere. */
-static void pack_case(op_case *c, yk_dtype t, yk_dtype wire, int64_t n, bool scaled, int64_t skip)
+/* n numbers of x from `from` on, packed to as many places of `packed`, which may be x. */
+static void pack_part(op_case *c, yk_dtype t, yk_dtype wire, int64_t n, bool scaled, op_buffer *x,
+                      op_buffer *packed, int64_t from)
 {
-    op_case_begin(c, t, "pack to %s n=%d scaled=%d from %d", yk_dtype_name(wire), (int)n, scaled,
-                  (int)skip);
-    op_buffer *x = numbers(c, OP_INPUT, t, n + skip), *packed = op_output(c, wire, n + skip);
     op_buffer *count = counter(c);
     int exponent;
-    yk_pack_args a = {.packed = at(packed, skip * yk_dtype_bytes(wire)),
-                      .x = at(x, skip * yk_dtype_bytes(t)),
+    yk_pack_args a = {.packed = at(packed, from * yk_dtype_bytes(wire)),
+                      .x = at(x, from * yk_dtype_bytes(t)),
                       .scale = some_scale(c, wire, scaled, &exponent),
                       .n_flushed = counter_of(count),
                       .n = n,
                       .dtype = t,
                       .wire = wire};
     OP_RUN(c, yk_pack, &a);
-    void *host = stored(x, skip, n);
+    void *host = stored(x, from, n);
     int64_t flushed = yk_wire_pack(host, wire, host, t, n, exponent);
-    expect_bits(c, packed, skip, host, wire, n);
+    expect_bits(c, packed, from, host, wire, n);
     expect_count(count, flushed);
     free(host);
+}
+
+static void pack_case(op_case *c, yk_dtype t, yk_dtype wire, int64_t n, bool scaled, int64_t skip)
+{
+    op_case_begin(c, t, "pack to %s n=%d scaled=%d from %d", yk_dtype_name(wire), (int)n, scaled,
+                  (int)skip);
+    op_buffer *x = numbers(c, OP_INPUT, t, n + skip), *packed = op_output(c, wire, n + skip);
+    pack_part(c, t, wire, n, scaled, x, packed, skip);
 }
 
 static void pack_pair(op_case *c, yk_dtype t, yk_dtype wire)
@@ -180,21 +186,8 @@ static void pack_in_place_case(op_case *c, yk_dtype t, yk_dtype wire, int64_t n,
 {
     op_case_begin(c, t, "pack in place to %s n=%d from %d", yk_dtype_name(wire), (int)n,
                   (int)begin);
-    op_buffer *x = numbers(c, OP_INOUT, t, n + begin), *count = counter(c);
-    int exponent;
-    yk_pack_args a = {.packed = at(x, begin * yk_dtype_bytes(wire)),
-                      .x = at(x, begin * yk_dtype_bytes(t)),
-                      .scale = some_scale(c, wire, true, &exponent),
-                      .n_flushed = counter_of(count),
-                      .n = n,
-                      .dtype = t,
-                      .wire = wire};
-    OP_RUN(c, yk_pack, &a);
-    void *host = stored(x, begin, n);
-    int64_t flushed = yk_wire_pack(host, wire, host, t, n, exponent);
-    expect_bits(c, x, begin, host, wire, n);
-    expect_count(count, flushed);
-    free(host);
+    op_buffer *x = numbers(c, OP_INOUT, t, n + begin);
+    pack_part(c, t, wire, n, true, x, x, begin);
 }
 
 static void pack_in_place_pair(op_case *c, yk_dtype t, yk_dtype wire)
