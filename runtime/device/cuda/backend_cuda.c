@@ -179,8 +179,8 @@ yk_status yk_cuda_alloc(yk_device *d, yk_memory_kind kind, int64_t bytes, void *
     YK_TRY(yk_cuda_enter(d));
     bool pinned = kind == YK_MEMORY_PINNED;
     void *memory = NULL;
-    cudaError_t error = pinned ? cudaHostAlloc(&memory, (size_t)bytes, cudaHostAllocPortable)
-                               : cudaMalloc(&memory, (size_t)bytes);
+    cudaError_t error =
+        pinned ? yk_cuda_pinned_alloc(bytes, &memory) : cudaMalloc(&memory, (size_t)bytes);
     if (error == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
         return YK_ENOMEM;
@@ -192,10 +192,9 @@ yk_status yk_cuda_alloc(yk_device *d, yk_memory_kind kind, int64_t bytes, void *
 
 void yk_cuda_free(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory)
 {
-    (void)bytes;
     (void)cudaSetDevice(((const yk_cuda_state *)d->state)->index);
     if (kind == YK_MEMORY_PINNED)
-        (void)cudaFreeHost(memory);
+        yk_cuda_pinned_free(bytes, memory);
     else
         (void)cudaFree(memory);
 }

@@ -80,9 +80,11 @@ yk_status yk_cuda_attention_cached_run(yk_stream *s, const yk_attention_cached_a
 /* ops_cuda.c: the operations that are kernels of our own, and copies. */
 extern const yk_backend yk_cuda_backend;
 
-/* backend_cuda.c and stream_cuda.c: memory, streams, events. */
+/* backend_cuda.c, pinned_cuda.c and stream_cuda.c: memory, streams, events. */
 void yk_cuda_close(yk_device *d);
 void yk_cuda_set_tf32(yk_device *d, bool on);
+cudaError_t yk_cuda_pinned_alloc(int64_t bytes, void **memory_out);
+void yk_cuda_pinned_free(int64_t bytes, void *memory);
 yk_status yk_cuda_alloc(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out);
 void yk_cuda_room(const yk_device *d, yk_memory_kind kind, char *text_out, size_t size);
 void yk_cuda_free(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory);
