@@ -35,6 +35,10 @@
 #define HOST_STEPS  5
 #define HOST_STEP_S 1.0
 
+/* A step's time is read when the outcome of the one after it is there, for its end is marked after its
+ * own outcome; the host may have enqueued the one after that by then, and no more. */
+#define N_TIMERS 3
+
 /* The start of a run, phase by phase. */
 enum { PHASE_DEVICE, PHASE_PLAN, PHASE_PRODUCT, PHASE_MEMORY, PHASE_WEIGHTS, PHASE_STEP, N_PHASES };
 
@@ -55,11 +59,11 @@ typedef struct bench_step {
     yk_plan plan;
     yk_engine *engine;
     yk_feed feed;
-    double product_rate; /* measured */
-    double model_flops;  /* of a step of one rank */
-    double *step_s;      /* (steps) */
-    yk_timer *timers[2]; /* of even steps and of odd ones */
-    double timed_s[2];   /* what was read from them last */
+    double product_rate;        /* measured */
+    double model_flops;         /* of a step of one rank */
+    double *step_s;             /* (steps) */
+    yk_timer *timers[N_TIMERS]; /* which steps take in turns */
+    double timed_s[N_TIMERS];   /* what was read from them last */
     double host_s[HOST_STEPS];
     double at_s[N_PHASES]; /* the process's age when each phase had ended */
     double loss_first, loss_last;
@@ -161,7 +165,7 @@ static yk_status create_engine(bench_step *b)
     YK_TRY(yk_engine_init_weights(b->engine, b->config.train.seed));
     b->at_s[PHASE_WEIGHTS] = yk_clock_age_s();
     fill_batch(b);
-    for (int i = 0; i < 2; i++) YK_TRY(yk_timer_create(b->device, 2, &b->timers[i]));
+    for (int i = 0; i < N_TIMERS; i++) YK_TRY(yk_timer_create(b->device, 2, &b->timers[i]));
     YK_TRY(yk_feed_init(&b->feed, b->engine, NULL));
     yk_feed_expect(&b->feed, INT64_MAX);
     return YK_OK;
@@ -181,37 +185,44 @@ static yk_status count_communication(bench_step *b, yk_comm_counts *sent_out, do
     return YK_OK;
 }
 
+static void read_time(bench_step *b, int64_t step)
+{
+    int turn = (int)(step % N_TIMERS);
+    int64_t timed = step - b->request->warmup;
+    double all_s = yk_timer_read(b->timers[turn]);
+    if (timed >= 0) b->step_s[timed] = all_s - b->timed_s[turn];
+    b->timed_s[turn] = all_s;
+}
+
 static yk_status finish_step(bench_step *b, int64_t step)
 {
     yk_step_result result;
-    int64_t timed = step - b->request->warmup;
     YK_TRY(yk_step_wait(b->engine, step, &result));
     if (step == 0) {
         b->at_s[PHASE_STEP] = yk_clock_age_s();
         b->loss_first = result.loss;
     }
     b->loss_last = result.loss;
-    /* The step after it may have ended too, and is in the other timer. */
-    double all_s = yk_timer_read(b->timers[step % 2]);
-    if (timed >= 0) b->step_s[timed] = all_s - b->timed_s[step % 2];
-    b->timed_s[step % 2] = all_s;
     return YK_OK;
 }
 
 static yk_status run_steps(bench_step *b, int64_t first, int64_t n)
 {
-    int64_t ahead = yk_device_get_kind(b->device) == YK_DEVICE_CUDA ? 1 : 0;
-    int64_t end = first + n;
-    if (n > 0) YK_TRY(yk_timer_begin(b->timers[first % 2], b->engine->compute));
+    yk_stream *compute = b->engine->compute;
+    int64_t ahead = yk_device_get_kind(b->device) == YK_DEVICE_CUDA ? 1 : 0, end = first + n;
+    if (n > 0) YK_TRY(yk_timer_begin(b->timers[first % N_TIMERS], compute));
     for (int64_t step = first; step < end + ahead; step++) {
         if (step < end) {
             YK_TRY(yk_step_run(b->engine, &b->feed, step, (float)b->config.optim.lr));
-            YK_TRY(yk_timer_end(b->timers[step % 2], b->engine->compute));
-            if (step + 1 < end)
-                YK_TRY(yk_timer_begin(b->timers[(step + 1) % 2], b->engine->compute));
+            YK_TRY(yk_timer_end(b->timers[step % N_TIMERS], compute));
+            if (step + 1 < end) YK_TRY(yk_timer_begin(b->timers[(step + 1) % N_TIMERS], compute));
         }
-        if (step - ahead >= first && step - ahead < end) YK_TRY(finish_step(b, step - ahead));
+        int64_t done = step - ahead;
+        if (done >= first && done < end) YK_TRY(finish_step(b, done));
+        if (done > first) read_time(b, done - 1);
     }
+    YK_TRY(yk_stream_synchronize(compute));
+    if (n > 0) read_time(b, end - 1);
     return YK_OK;
 }
 
@@ -393,7 +404,7 @@ static yk_status bench(bench_step *b)
 static void close(bench_step *b)
 {
     if (b->feed.engine) yk_feed_fini(&b->feed);
-    for (int i = 0; i < 2; i++) yk_timer_destroy(b->timers[i]);
+    for (int i = 0; i < N_TIMERS; i++) yk_timer_destroy(b->timers[i]);
     yk_engine_destroy(b->engine);
     yk_plan_fini(&b->plan);
     yk_device_close(b->device);
