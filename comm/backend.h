@@ -139,6 +139,7 @@ int64_t yk_comm_levels_shared_bytes(const yk_comm *comm);
 
 /* comm_split.c: what such a group calls itself; what its two groups bring to what the node shares. */
 const char *yk_comm_split_name(const yk_comm *comm);
+bool yk_comm_split_has_shelf(const yk_comm *comm);
 int64_t yk_comm_split_shared_bytes(const yk_comm *comm);
 
 /* A group that is composed of two has failed when one of them has: YK_OK when none has. */

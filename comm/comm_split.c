@@ -30,6 +30,11 @@ int64_t yk_comm_split_shared_bytes(const yk_comm *c)
     return yk_comm_shared_bytes(s->gathers) + yk_comm_shared_bytes(s->sums);
 }
 
+bool yk_comm_split_has_shelf(const yk_comm *c)
+{
+    return yk_comm_has_shelf(split_of(c)->gathers);
+}
+
 /* ---- making and releasing ----------------------------------------------------------------- */
 
 static yk_status create_groups(yk_comm *c, split *s)
@@ -45,7 +50,8 @@ static yk_status create_groups(yk_comm *c, split *s)
 static void split_destroy(yk_comm *c)
 {
     split *s = split_of(c);
-    yk_comm_destroy(s->gathers);
+    yk_comm_destroy(s->gathers); /* and the shelf, if there is one */
+    c->shelf = NULL;
     yk_comm_destroy(s->sums);
     free(s);
 }
@@ -128,6 +134,29 @@ static yk_status split_barrier(yk_comm *c, yk_stream *stream)
     return by->backend->barrier(by, stream);
 }
 
+/* ---- a shelf, of the group that gathers --------------------------------------------------- */
+
+static yk_status split_shelve(yk_comm *c)
+{
+    yk_comm *by = split_of(c)->gathers;
+    by->shelf = c->shelf;
+    return by->backend->shelve(by);
+}
+
+static yk_status split_put(yk_comm *c, int item, const void *data, yk_stream *stream)
+{
+    yk_comm *by = split_of(c)->gathers;
+    YK_TRY(begin(c));
+    return by->backend->put(by, item, data, stream);
+}
+
+static yk_status split_take(yk_comm *c, int item, void *full, const void *own, yk_stream *stream)
+{
+    yk_comm *by = split_of(c)->gathers;
+    YK_TRY(begin(c));
+    return by->backend->take(by, item, full, own, stream);
+}
+
 const yk_comm_backend yk_comm_split = {
     .name = "split",
     .create = split_create,
@@ -138,5 +167,8 @@ const yk_comm_backend yk_comm_split = {
     .all_reduce_values = split_all_reduce_values,
     .broadcast = split_broadcast,
     .barrier = split_barrier,
+    .shelve = split_shelve,
+    .put = split_put,
+    .take = split_take,
     .flushed = split_flushed,
 };

@@ -19,6 +19,7 @@
 
 bool yk_comm_has_shelf(const yk_comm *c)
 {
+    if (c->stands_for == &yk_comm_split) return yk_comm_split_has_shelf(c);
     return c->size > 1 && c->stands_for->shelve;
 }
 

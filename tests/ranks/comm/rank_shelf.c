@@ -149,7 +149,7 @@ int main(int argc, char **argv)
     static rig x;
     if (argc != 3) return 2;
     x.seed = strtoull(argv[2], NULL, 10);
-    if (rank_backend() != YK_COMM_HOSTMEM) return 2;
+    if (rank_backend() != YK_COMM_HOSTMEM && rank_gathers() != YK_COMM_HOSTMEM) return 2;
     open_rig(&x);
     for (int round = 0; round < atoi(argv[1]); round++) run_round(&x, round);
     EXPECT(&x.ranks, yk_comm_get_counts(x.group.comm).bytes_sent ==

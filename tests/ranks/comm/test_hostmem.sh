@@ -33,6 +33,12 @@ for n in 2 3 5; do
     [ -z "$err" ] || fail "something was said"
 done
 
+case_is "where gathers alone go through host memory, they have the shelf (seed $seed)"
+YK_RANK_BACKEND='' YK_RANK_GATHERS=hostmem on_ranks 2 2 "$YK_BUILD/tests/ranks/comm/rank_shelf" 12 "$seed"
+expect_status 0
+expect_text out "passed 12 rounds over mpi, gathers hostmem on 2 ranks"
+[ -z "$err" ] || fail "something was said"
+
 case_is "two levels, host memory in nodes and messages between them, do so too (seed $seed)"
 on_ranks 4 2 "$program" 2004 "$seed"
 expect_status 0
