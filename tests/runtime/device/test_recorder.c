@@ -2,16 +2,7 @@
  * processors in order. */
 #include "runtime/device/recorder.h"
 #include "tests/runtime/device/op_case.h"
-
-/* 1e6 bytes/s of memory, 1e5 of the host's link, 1 ms an operation. */
-static const yk_device_spec round_rates = {.name = "round",
-                                           .kind = YK_DEVICE_CUDA,
-                                           .memory_bytes = 1 << 20,
-                                           .matmul_flops = {1e9, 2e9, 4e9},
-                                           .attention_flops = {5e8, 1e9, 2e9},
-                                           .memory_rate = 1e6,
-                                           .host_link_rate = 1e5,
-                                           .launch_s = 1e-3};
+#include "tests/runtime/device/round_rates.h"
 
 static void expect_time(double have, double want)
 {
