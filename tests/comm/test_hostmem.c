@@ -123,8 +123,8 @@ static void what_it_takes_is_bounded(void **state)
     for (int ranks = 2; ranks <= 16; ranks *= 2) {
         rig large = open_rig(ranks, YK_COMM_HOSTMEM, (int64_t)1 << 34);
         int64_t device = yk_arena_used(large.arena), host = yk_comm_shared_bytes(large.comm);
-        assert_in_range(device, 48 << 20, 68 << 20);
-        assert_in_range(host, 56 << 20, 72 << 20);
+        assert_in_range(device, 96 << 20, 132 << 20);
+        assert_in_range(host, 88 << 20, 104 << 20);
         close_rig(&large);
         rig small = open_rig(ranks, YK_COMM_HOSTMEM, ranks);
         assert_in_range(yk_arena_used(small.arena), 1, 64 << 10);
