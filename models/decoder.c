@@ -246,21 +246,31 @@ static yk_status recompute(yk_pass *s, const yk_param_view *p, int layer, yk_blo
     return make_act(s, p, layer, a, policy < YK_RECOMPUTE_FFN);
 }
 
-/* grad is d out on entry and the gradient of h on return. Buffers are reused once their last reader
- * has run: act takes its own gradient, n2 takes that of the norm's output. */
+/* The product without its bias, whose gradient is made elsewhere. */
+static yk_linear_ids weight_of(yk_linear_ids id)
+{
+    id.bias = -1;
+    return id;
+}
+
+/* grad is d out on entry and the gradient of h on return: out and h are what down and proj made, so
+ * their biases' gradients are sums over its rows, which the norm between them reads and writes.
+ * Buffers are reused once their last reader has run: act takes its own gradient, n2 that of the
+ * norm's output. */
 static yk_status ffn_backward(yk_pass *s, const yk_param_view *p, const yk_grad_view *g, int layer,
                               yk_block_act *a)
 {
     const yk_block_ids *id = &s->model->blocks[layer];
     int64_t rows = yk_pass_rows(s);
     bool again = g[id->down.weight].accumulate;
-    YK_TRY(yk_layer_linear_backward_weight(s, g, id->down, s->grad, a->act, rows, again));
+    YK_TRY(
+        yk_layer_linear_backward_weight(s, g, weight_of(id->down), s->grad, a->act, rows, again));
     void *dup = is_gpt2(s) ? a->act : a->up;
     yk_linear_ids up = id->up;
     if (is_gpt2(s)) {
         YK_TRY(yk_layer_linear_gelu_backward_input(s, p, g, id->down, id->up, a->act, s->grad,
                                                    a->up, again));
-        up.bias = -1; /* its gradient is there */
+        up = weight_of(up);
     } else {
         YK_TRY(yk_layer_linear_backward_input(s, p, id->down, a->act, s->grad, rows));
         YK_TRY(yk_layer_swiglu_backward(s, a->up, a->act));
@@ -268,10 +278,10 @@ static yk_status ffn_backward(yk_pass *s, const yk_param_view *p, const yk_grad_
     YK_TRY(yk_layer_linear_backward_weight(s, g, up, dup, a->n2, rows, again));
     YK_TRY(yk_layer_linear_backward_input(s, p, id->up, a->n2, dup, rows));
     return yk_layer_norm_backward(s, p, g, id->norm2, s->grad, s->grad, a->n2, a->h, a->mean2,
-                                  a->rstd2);
+                                  a->rstd2, &(yk_norm_products){.dx = id->proj, .add = id->down});
 }
 
-/* grad is d h on entry and the gradient of the block's input on return. */
+/* grad is d h on entry and the gradient of the block's input on return; proj's bias has its own. */
 static yk_status attention_backward(yk_pass *s, const yk_param_view *p, const yk_grad_view *g,
                                     int layer, yk_block_act *a)
 {
@@ -282,14 +292,15 @@ static yk_status attention_backward(yk_pass *s, const yk_param_view *p, const yk
     YK_TRY(yk_arena_push(s->o.activation, "d attention", tensor_bytes(s, ROW_HD), &datt));
     YK_TRY(yk_arena_push(s->o.activation, "d qkv", tensor_bytes(s, ROW_QKV), &dqkv));
 
-    YK_TRY(yk_layer_linear_backward_weight(s, g, id->proj, s->grad, a->att, rows, again));
+    YK_TRY(
+        yk_layer_linear_backward_weight(s, g, weight_of(id->proj), s->grad, a->att, rows, again));
     YK_TRY(yk_layer_linear_backward_input(s, p, id->proj, datt, s->grad, rows));
     YK_TRY(yk_layer_attend_backward(s, a, dqkv, datt));
     YK_TRY(yk_layer_rotate(s, dqkv, true));
     YK_TRY(yk_layer_linear_backward_weight(s, g, id->qkv, dqkv, a->n1, rows, again));
     YK_TRY(yk_layer_linear_backward_input(s, p, id->qkv, a->n1, dqkv, rows));
     return yk_layer_norm_backward(s, p, g, id->norm1, s->grad, s->grad, a->n1, a->x, a->mean1,
-                                  a->rstd1);
+                                  a->rstd1, NULL);
 }
 
 static yk_status block_backward(yk_pass *s, const yk_param_view *p, const yk_grad_view *g,
@@ -355,7 +366,9 @@ static yk_status head_loss(yk_pass *s, const yk_param_view *p, const yk_grad_vie
         bool accumulate = r > 0 || g[s->model->head.out].accumulate;
         YK_TRY(chunk_backward(s, p, g, logits, n, end - r, accumulate));
     }
-    if (g) YK_TRY(yk_layer_norm_backward(s, p, g, norm, s->grad, NULL, s->grad, s->x, mean, rstd));
+    if (g)
+        YK_TRY(
+            yk_layer_norm_backward(s, p, g, norm, s->grad, NULL, s->grad, s->x, mean, rstd, NULL));
     yk_arena_pop(s->o.activation, mark);
     return yk_loss_sum(s->o.stream, &(yk_loss_sum_args){
                                         .values = s->o.values,

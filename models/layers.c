@@ -30,28 +30,37 @@ yk_status yk_layer_norm_forward(yk_pass *s, const yk_param_view *p, yk_norm_ids 
                                         });
 }
 
+static void *bias_gradient(const yk_grad_view *g, yk_linear_ids id)
+{
+    return id.bias < 0 ? NULL : g[id.bias].data;
+}
+
 /* dx = add + the gradient through the norm. */
 yk_status yk_layer_norm_backward(yk_pass *s, const yk_param_view *p, const yk_grad_view *g,
                                  yk_norm_ids id, void *dx, const void *add, const void *dy,
-                                 const void *x, const float *mean, const float *rstd)
+                                 const void *x, const float *mean, const float *rstd,
+                                 const yk_norm_products *products)
 {
-    return yk_norm_backward(s->o.stream, &(yk_norm_backward_args){
-                                             .dx = dx,
-                                             .dweight = g[id.weight].data,
-                                             .dbias = id.bias < 0 ? NULL : g[id.bias].data,
-                                             .dy = dy,
-                                             .add = add,
-                                             .x = x,
-                                             .weight = weight(p, id.weight),
-                                             .mean = mean,
-                                             .rstd = rstd,
-                                             .rows = yk_pass_rows(s),
-                                             .cols = s->model->shape.width,
-                                             .accumulate = g[id.weight].accumulate,
-                                             .kind = id.bias < 0 ? YK_NORM_RMS : YK_NORM_LAYER,
-                                             .dtype = s->o.dtype,
-                                             .grad_dtype = g[id.weight].dtype,
-                                         });
+    return yk_norm_backward(s->o.stream,
+                            &(yk_norm_backward_args){
+                                .dx = dx,
+                                .dweight = g[id.weight].data,
+                                .dbias = id.bias < 0 ? NULL : g[id.bias].data,
+                                .dx_sum = products ? bias_gradient(g, products->dx) : NULL,
+                                .add_sum = products ? bias_gradient(g, products->add) : NULL,
+                                .dy = dy,
+                                .add = add,
+                                .x = x,
+                                .weight = weight(p, id.weight),
+                                .mean = mean,
+                                .rstd = rstd,
+                                .rows = yk_pass_rows(s),
+                                .cols = s->model->shape.width,
+                                .accumulate = g[id.weight].accumulate,
+                                .kind = id.bias < 0 ? YK_NORM_RMS : YK_NORM_LAYER,
+                                .dtype = s->o.dtype,
+                                .grad_dtype = g[id.weight].dtype,
+                            });
 }
 
 /* The sides of a product are those of its matrix: y (rows,N), x (rows,K), matrix (N,K). */
@@ -135,7 +144,7 @@ yk_status yk_layer_linear_backward_weight(yk_pass *s, const yk_grad_view *g, yk_
     const yk_param *w = &s->model->params[id.weight];
     return yk_linear_backward_weight(s->o.stream, &(yk_linear_backward_weight_args){
                                                       .dw = g[id.weight].data,
-                                                      .dbias = id.bias < 0 ? NULL : g[id.bias].data,
+                                                      .dbias = bias_gradient(g, id),
                                                       .x = x,
                                                       .dy = dy,
                                                       .m = rows,

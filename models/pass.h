@@ -66,10 +66,20 @@ void yk_pass_inputs_end(yk_pass *s);
 yk_status yk_layer_norm_forward(yk_pass *s, const yk_param_view *p, yk_norm_ids id, void *y,
                                 float *mean, float *rstd, const void *x, int64_t rows);
 
-/* dx = add + the gradient through the norm. */
+/* The products whose outputs' gradients are dx and add of a norm's backward pass, which makes those
+ * of their biases. */
+typedef struct yk_norm_products {
+    yk_linear_ids dx, add;
+} yk_norm_products;
+
+/* dx = add + the gradient through the norm.
+ *
+ * products  NULL: the biases are left alone
+ */
 yk_status yk_layer_norm_backward(yk_pass *s, const yk_param_view *p, const yk_grad_view *g,
                                  yk_norm_ids id, void *dx, const void *add, const void *dy,
-                                 const void *x, const float *mean, const float *rstd);
+                                 const void *x, const float *mean, const float *rstd,
+                                 const yk_norm_products *products);
 
 /* The sides of a product are those of its matrix: y (rows,N), x (rows,K), matrix (N,K). */
 yk_status yk_layer_linear_forward(yk_pass *s, const yk_param_view *p, yk_linear_ids id, void *y,

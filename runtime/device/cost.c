@@ -71,10 +71,10 @@ yk_cost yk_norm_forward_cost(const yk_norm_forward_args *a)
 yk_cost yk_norm_backward_cost(const yk_norm_backward_args *a)
 {
     int64_t vectors = a->kind == YK_NORM_LAYER ? 2 : 1, matrices = a->add ? 4 : 3;
-    return memory_cost(a->dtype,
-                       bytes_of(a->dtype, (matrices * a->rows + 1) * a->cols) +
-                           bytes_of(YK_F32, vectors * a->rows) +
-                           gradient_bytes(a->grad_dtype, vectors * a->cols, a->accumulate));
+    int64_t sums = vectors + (a->dx_sum ? 1 : 0) + (a->add_sum ? 1 : 0);
+    return memory_cost(a->dtype, bytes_of(a->dtype, (matrices * a->rows + 1) * a->cols) +
+                                     bytes_of(YK_F32, vectors * a->rows) +
+                                     gradient_bytes(a->grad_dtype, sums * a->cols, a->accumulate));
 }
 
 yk_cost yk_linear_forward_cost(const yk_linear_forward_args *a)

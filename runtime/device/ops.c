@@ -62,10 +62,11 @@ yk_status yk_norm_backward(yk_stream *stream, const yk_norm_backward_args *a)
     REQUIRE(is_float(a->dtype) && is_float(a->grad_dtype));
     REQUIRE(layer || (a->kind == YK_NORM_RMS && !a->mean && !a->dbias));
     REQUIRE(a->dweight && (!layer || a->dbias));
+    REQUIRE(!a->add_sum || a->add || a->rows == 0);
     if (a->rows == 0) {
-        int64_t bytes = a->cols * yk_dtype_bytes(a->grad_dtype);
-        if (!a->accumulate) YK_TRY(yk_zero(stream, a->dweight, bytes));
-        if (!a->accumulate && layer) YK_TRY(yk_zero(stream, a->dbias, bytes));
+        void *const sums[] = {a->dweight, a->dbias, a->dx_sum, a->add_sum};
+        for (int i = 0; i < 4 && !a->accumulate; i++)
+            if (sums[i]) YK_TRY(yk_zero(stream, sums[i], a->cols * yk_dtype_bytes(a->grad_dtype)));
         return YK_OK;
     }
     REQUIRE(a->dx && a->dy && a->x && a->weight && a->rstd && (!layer || a->mean));

@@ -70,11 +70,14 @@ typedef struct yk_norm_forward_args {
 } yk_norm_forward_args;
 yk_status yk_norm_forward(yk_stream *stream, const yk_norm_forward_args *a);
 
-/* dx = add + the norm's gradient. dx may be add, or dy. */
+/* dx = add + the norm's gradient. dx may be add, or dy. Sums over rows are the gradients of biases of
+ * products that made what dx and add are gradients of. */
 typedef struct yk_norm_backward_args {
     void *dx;           /* (R,C) */
     void *dweight;      /* (C) grad_dtype */
     void *dbias;        /* (C) grad_dtype; NULL for RMS */
+    void *dx_sum;       /* (C) grad_dtype: the sum of dx's rows, or NULL */
+    void *add_sum;      /* (C) grad_dtype: of add's, or NULL */
     const void *dy;     /* (R,C) */
     const void *add;    /* (R,C) gradient that reaches x past the norm (the residual), or NULL */
     const void *x;      /* (R,C) */
@@ -82,7 +85,7 @@ typedef struct yk_norm_backward_args {
     const float *mean;  /* (R) fp32; NULL for RMS */
     const float *rstd;  /* (R) fp32 */
     int64_t rows, cols;
-    bool accumulate; /* dweight and dbias */
+    bool accumulate; /* dweight, dbias and sums */
     yk_norm_kind kind;
     yk_dtype dtype, grad_dtype;
 } yk_norm_backward_args;

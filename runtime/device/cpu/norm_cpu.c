@@ -91,14 +91,22 @@ static int64_t sum_floats(const yk_norm_backward_args *a)
     return yk_round_up(a->cols, VEC_LANES);
 }
 
-int64_t yk_cpu_norm_backward_bytes(const yk_norm_backward_args *a)
+/* Of dweight, dbias, and where they are wanted of dx and add. */
+static int64_t n_sums(const yk_norm_backward_args *a)
 {
-    return 4 * 2 * n_chunks(a->rows) * sum_floats(a);
+    return a->dx_sum || a->add_sum ? 4 : 2;
 }
 
-VEC_INLINE void backward_row(const yk_norm_backward_args *a, int64_t row, float *dw, float *db,
-                             yk_dtype t)
+int64_t yk_cpu_norm_backward_bytes(const yk_norm_backward_args *a)
 {
+    return 4 * n_sums(a) * n_chunks(a->rows) * sum_floats(a);
+}
+
+/* sums (n_sums, sum_floats) */
+VEC_INLINE void backward_row(const yk_norm_backward_args *a, int64_t row, float *sums, yk_dtype t)
+{
+    int64_t size = sum_floats(a);
+    float *dw = sums, *db = sums + size, *of_dx = n_sums(a) > 2 ? db + size : NULL;
     int64_t cols = a->cols, at = row * cols;
     bool layer = a->kind == YK_NORM_LAYER;
     float mean = layer ? a->mean[row] : 0.0f, rstd = a->rstd[row];
@@ -119,25 +127,28 @@ VEC_INLINE void backward_row(const yk_norm_backward_args *a, int64_t row, float 
         vec_store_f32(db + c, dy + vec_load_f32(db + c));
         vecf g = dy * vec_load_n(a->weight, c, n, t) - mean_g;
         if (a->add) add = vec_load_n(a->add, at + c, n, t);
-        vec_store_n(a->dx, at + c, n, vec_fma(vec_fma(h, vec_set(-mean_gh), g), vec_set(rstd), add),
-                    t);
+        vecf dx = vec_fma(vec_fma(h, vec_set(-mean_gh), g), vec_set(rstd), add);
+        vec_store_n(a->dx, at + c, n, dx, t);
+        if (!of_dx) continue;
+        vec_store_f32(of_dx + c, dx + vec_load_f32(of_dx + c));
+        vec_store_f32(of_dx + size + c, add + vec_load_f32(of_dx + size + c));
     }
 }
 
 static void backward_chunk(const yk_norm_backward_args *a, int64_t chunk, float *sums)
 {
-    int64_t n = n_chunks(a->rows), size = sum_floats(a);
+    int64_t n = n_chunks(a->rows), size = n_sums(a) * sum_floats(a);
     int64_t begin = a->rows * chunk / n, end = a->rows * (chunk + 1) / n;
-    float *dw = sums + 2 * chunk * size, *db = dw + size;
-    memset(dw, 0, 2 * (size_t)size * sizeof *dw);
-    for (int64_t r = begin; r < end; r++) YK_CPU_BY_DTYPE(a->dtype, backward_row(a, r, dw, db, T));
+    float *own = sums + chunk * size;
+    memset(own, 0, (size_t)size * sizeof *own);
+    for (int64_t r = begin; r < end; r++) YK_CPU_BY_DTYPE(a->dtype, backward_row(a, r, own, T));
 }
 
 /* to (+)= the chunks' sums, columns c .. c+15. */
 VEC_INLINE void add_chunks(const yk_norm_backward_args *a, void *to, const float *sums, int64_t c,
                            yk_dtype t)
 {
-    int64_t step = 2 * sum_floats(a), n = a->cols - c;
+    int64_t step = n_sums(a) * sum_floats(a), n = a->cols - c;
     vecf v = vec_load_f32(sums + c);
     for (int64_t i = 1; i < n_chunks(a->rows); i++) v += vec_load_f32(sums + i * step + c);
     if (a->accumulate) v += vec_load_n(to, c, n, t);
@@ -146,9 +157,10 @@ VEC_INLINE void add_chunks(const yk_norm_backward_args *a, void *to, const float
 
 static void add_columns(const yk_norm_backward_args *a, const float *sums, int64_t c)
 {
-    YK_CPU_BY_DTYPE(a->grad_dtype, add_chunks(a, a->dweight, sums, c, T));
-    if (a->dbias)
-        YK_CPU_BY_DTYPE(a->grad_dtype, add_chunks(a, a->dbias, sums + sum_floats(a), c, T));
+    void *const to[] = {a->dweight, a->dbias, a->dx_sum, a->add_sum};
+    for (int i = 0; i < 4; i++)
+        if (to[i])
+            YK_CPU_BY_DTYPE(a->grad_dtype, add_chunks(a, to[i], sums + i * sum_floats(a), c, T));
 }
 
 yk_status yk_cpu_norm_backward(yk_stream *s, const yk_norm_backward_args *a, void *ws)

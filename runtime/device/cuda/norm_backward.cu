@@ -5,7 +5,8 @@
  * for which the group's warps meet once. A thread's packs of the next two rows are on their way into
  * its own shared memory while it works at one, so that memory is never waited for by all. Up to 15
  * groups make a block, one block a multiprocessor; at the end they add their shares in order into one
- * partial sum a block, (blocks,2,C), and sum_shares adds those.
+ * partial sum a block, (blocks,2,C), and sum_shares adds those. Where the sums of the rows of dx and add
+ * are wanted, too, a thread keeps its shares of these in more registers: (blocks,4,C).
  *
  * Bytes per element, 16-bit: 4 read (6 with `add`), 2 written; about 25 instructions.
  *
@@ -18,6 +19,7 @@
 
 #define THREADS    896  /* of a block, at most: 72 registers each */
 #define THREADS_1  1024 /* where a group has more than half of the former */
+#define THREADS_4  768  /* with four sums: 80 registers each */
 #define MAX_GROUPS 15   /* barriers of a block, less the one of all */
 #define STAGES     2    /* rows on their way */
 #define TENSORS    3    /* x, dy, add */
@@ -67,7 +69,7 @@ static __device__ inline void group_sum(const group &g, float (&x)[N], float *of
     for (int n = 0; n < N; n++) x[n] = N == 1 ? v : __shfl_sync(0xffffffffu, v, n * LANES);
 }
 
-/* Add the groups' shares of dweight or dbias, in order, into `sums` (C) of this block. `shares` is
+/* Add the groups' shares of one sum, in order, into `sums` (C) of this block. `shares` is
  * (groups,C) in shared memory. */
 template <int V>
 static __device__ inline void put_shares(float *sums, float *shares, const float (&share)[V],
@@ -85,7 +87,7 @@ static __device__ inline void put_shares(float *sums, float *shares, const float
 
 /* dx may be dy or add, so none of the three is __restrict__. A thread beyond the row's last pack does
  * as the first one, with a weight of zero, and stores nothing. */
-template <typename T, int V, bool RMS, int MOST>
+template <typename T, int V, bool RMS, bool ALL_SUMS, int MOST>
 static __global__ void __launch_bounds__(MOST)
     norm_groups_back(T *dx, float *parts, const T *dy, const T *add, const T *x, const T *weight,
                      const float *mean, const float *rstd, int rows, int cols, int n_groups)
@@ -98,7 +100,7 @@ static __global__ void __launch_bounds__(MOST)
     bool mine = g.rank * V < cols;
     pack<T, V> packed_weight = {};
     if (mine) packed_weight = load<T, V>(weight + g.rank * V);
-    float dw[V] = {}, db[V] = {}, per_col = 1.0f / (float)cols;
+    float dw[V] = {}, db[V] = {}, of_dx[V] = {}, of_add[V] = {}, per_col = 1.0f / (float)cols;
     const int step = blockDim.x * 16, stride = gridDim.x * n_groups;
     const int64_t jump = (int64_t)stride * cols;
     uint32_t stage = shared_address(stages) + threadIdx.x * 16;
@@ -150,7 +152,9 @@ static __global__ void __launch_bounds__(MOST)
 #pragma unroll
         for (int i = 0; i < V; i++) {
             float d = RMS ? gw[i] : gw[i] - along_one;
+            if (ALL_SUMS) of_add[i] += out[i];
             out[i] += r * (d - n[i] * along_x);
+            if (ALL_SUMS) of_dx[i] += out[i];
         }
         if (mine) store_floats<T, V>(dx + at, out);
         r = next_r;
@@ -160,9 +164,11 @@ static __global__ void __launch_bounds__(MOST)
     }
     copy_wait<0>();
     float *shares = reinterpret_cast<float *>(stages),
-          *sums = parts + (int64_t)blockIdx.x * 2 * cols;
+          *sums = parts + (int64_t)blockIdx.x * (ALL_SUMS ? 4 : 2) * cols;
     put_shares<V>(sums, shares, dw, g, n_groups, cols);
     if (!RMS) put_shares<V>(sums + cols, shares, db, g, n_groups, cols);
+    if (ALL_SUMS) put_shares<V>(sums + 2 * cols, shares, of_dx, g, n_groups, cols);
+    if (ALL_SUMS) put_shares<V>(sums + 3 * cols, shares, of_add, g, n_groups, cols);
 }
 
 /* ---- any width
@@ -212,36 +218,42 @@ static __global__ void norm_any_back(T *dx, float *parts, const T *dy, const T *
 #define COLUMNS 32 /* of a block of sum_shares */
 #define SHARES  16 /* each of which takes every 16th part */
 
-/* dweight and, where there is one, dbias (+)= the sum of parts (n_parts,2,C), in order of shares. */
+/* Where sums go, in the order in which parts have them; NULL: nowhere. */
+struct sums_to {
+    void *at[4];
+};
+
+/* Each of them (+)= the sum of parts (n_parts,n_sums,C), in order of shares. */
 template <typename T>
 static __global__ void __launch_bounds__(COLUMNS *SHARES)
-    sum_shares(T *dweight, T *dbias, const float *parts, int n_parts, int cols, bool accumulate)
+    sum_shares(sums_to to, const float *parts, int n_parts, int n_sums, int cols, bool accumulate)
 {
     __shared__ float share[SHARES][COLUMNS];
-    int c = blockIdx.x * COLUMNS + threadIdx.x;
-    T *out = c < cols ? dweight + c : dbias + (c - cols);
-    bool mine = c < (dbias ? 2 : 1) * cols;
+    int c = blockIdx.x * COLUMNS + threadIdx.x, which = c / cols;
+    void *at = which == 0 ? to.at[0] : which == 1 ? to.at[1] : which == 2 ? to.at[2] : to.at[3];
+    T *out = at && which < n_sums ? (T *)at + (c - which * cols) : nullptr;
     float sum = 0;
-    if (mine)
+    if (out)
 #pragma unroll 12
-        for (int p = threadIdx.y; p < n_parts; p += SHARES) sum += parts[(int64_t)p * 2 * cols + c];
+        for (int p = threadIdx.y; p < n_parts; p += SHARES)
+            sum += parts[(int64_t)p * n_sums * cols + c];
     share[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.y != 0 || !mine) return;
+    if (threadIdx.y != 0 || !out) return;
     for (int i = 1; i < SHARES; i++) sum += share[i][threadIdx.x];
     if (accumulate) sum += to_float(*out);
     *out = from_float<T>(sum);
 }
 
 static cudaError_t add_parts(const yk_norm_backward_args *a, const float *parts, unsigned n_parts,
-                             cudaStream_t s)
+                             bool all_sums, cudaStream_t s)
 {
+    sums_to to = {{a->dweight, a->dbias, a->dx_sum, a->add_sum}};
+    int n_sums = all_sums ? 4 : 2;
     return with_type(a->grad_dtype, [&](auto zero) {
         using G = decltype(zero);
-        int64_t columns = a->kind == YK_NORM_RMS ? a->cols : 2 * a->cols;
-        sum_shares<G><<<(unsigned)div_up(columns, COLUMNS), dim3(COLUMNS, SHARES), 0, s>>>(
-            (G *)a->dweight, a->kind == YK_NORM_RMS ? (G *)nullptr : (G *)a->dbias, parts,
-            (int)n_parts, (int)a->cols, a->accumulate);
+        sum_shares<G><<<(unsigned)div_up(n_sums * a->cols, COLUMNS), dim3(COLUMNS, SHARES), 0, s>>>(
+            to, parts, (int)n_parts, n_sums, (int)a->cols, a->accumulate);
         return cudaGetLastError();
     });
 }
@@ -259,14 +271,21 @@ static int group_threads(const yk_norm_backward_args *a)
     return fits && aligned ? (int)threads : 0;
 }
 
-template <typename T, bool RMS, int MOST>
+/* Whether the sums of dx and add are made on the way; else they are made apart. */
+static bool has_all_sums(const yk_norm_backward_args *a, int threads)
+{
+    return (a->dx_sum || a->add_sum) && a->kind == YK_NORM_LAYER && threads > 0 &&
+           threads <= THREADS_4;
+}
+
+template <typename T, bool RMS, bool ALL_SUMS, int MOST>
 static cudaError_t launch_groups(const yk_norm_backward_args *a, float *parts, unsigned blocks,
                                  int threads, cudaStream_t s)
 {
     int n_groups = (int)at_most(MOST / threads, MAX_GROUPS);
     unsigned all = (unsigned)(threads * n_groups);
     size_t bytes = (size_t)all * STAGES * TENSORS * 16;
-    norm_groups_back<T, full_pack<T>(), RMS, MOST><<<blocks, all, bytes, s>>>(
+    norm_groups_back<T, full_pack<T>(), RMS, ALL_SUMS, MOST><<<blocks, all, bytes, s>>>(
         (T *)a->dx, parts, (const T *)a->dy, (const T *)a->add, (const T *)a->x,
         (const T *)a->weight, a->mean, a->rstd, (int)a->rows, (int)a->cols, n_groups);
     return cudaGetLastError();
@@ -277,11 +296,22 @@ static cudaError_t launch_kind(const yk_norm_backward_args *a, float *parts, uns
                                int threads, cudaStream_t s)
 {
     bool rms = a->kind == YK_NORM_RMS;
+    if (has_all_sums(a, threads))
+        return launch_groups<T, false, true, THREADS_4>(a, parts, blocks, threads, s);
     if (threads > THREADS / 2)
-        return rms ? launch_groups<T, true, THREADS_1>(a, parts, blocks, threads, s)
-                   : launch_groups<T, false, THREADS_1>(a, parts, blocks, threads, s);
-    return rms ? launch_groups<T, true, THREADS>(a, parts, blocks, threads, s)
-               : launch_groups<T, false, THREADS>(a, parts, blocks, threads, s);
+        return rms ? launch_groups<T, true, false, THREADS_1>(a, parts, blocks, threads, s)
+                   : launch_groups<T, false, false, THREADS_1>(a, parts, blocks, threads, s);
+    return rms ? launch_groups<T, true, false, THREADS>(a, parts, blocks, threads, s)
+               : launch_groups<T, false, false, THREADS>(a, parts, blocks, threads, s);
+}
+
+/* A sum that is not made on the way: one more pass over `x`. */
+static cudaError_t sum_apart(const yk_norm_backward_args *a, void *sum, const void *x, void *ws,
+                             cudaStream_t s)
+{
+    if (!sum) return cudaSuccess;
+    return yk_cuda_column_sum(sum, x, a->rows, a->cols, a->accumulate, a->dtype, a->grad_dtype, ws,
+                              s);
 }
 
 static cudaError_t processors(int64_t *n_out)
@@ -297,8 +327,10 @@ cudaError_t yk_cuda_norm_backward(const yk_norm_backward_args *a, void *ws, cuda
 {
     float *parts = (float *)ws;
     int threads = group_threads(a);
+    bool all_sums = has_all_sums(a, threads);
     int64_t most = YK_CUDA_NORM_BLOCKS;
     cudaError_t e = threads ? processors(&most) : cudaSuccess;
+    if (e == cudaSuccess && !all_sums) e = sum_apart(a, a->add_sum, a->add, ws, s);
     if (e != cudaSuccess) return e;
     unsigned blocks = (unsigned)at_most(a->rows, at_most(most, YK_CUDA_NORM_BLOCKS));
     e = with_type(a->dtype, [&](auto zero) {
@@ -309,21 +341,24 @@ cudaError_t yk_cuda_norm_backward(const yk_norm_backward_args *a, void *ws, cuda
             (const T *)a->weight, a->mean, a->rstd, a->rows, (int)a->cols, a->kind == YK_NORM_RMS);
         return cudaGetLastError();
     });
-    return e != cudaSuccess ? e : add_parts(a, parts, blocks, s);
+    if (e == cudaSuccess) e = add_parts(a, parts, blocks, all_sums, s);
+    return e == cudaSuccess && !all_sums ? sum_apart(a, a->dx_sum, a->dx, ws, s) : e;
+}
+
+template <typename T, bool RMS, bool ALL_SUMS, int MOST> static cudaError_t prepare_group()
+{
+    return cudaFuncSetAttribute(norm_groups_back<T, full_pack<T>(), RMS, ALL_SUMS, MOST>,
+                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                MOST * STAGES * TENSORS * 16);
 }
 
 template <typename T> static cudaError_t prepare_groups()
 {
-    const cudaFuncAttribute limit = cudaFuncAttributeMaxDynamicSharedMemorySize;
-    constexpr int V = full_pack<T>(), bytes = THREADS_1 * STAGES * TENSORS * 16;
-    cudaError_t e = cudaFuncSetAttribute(norm_groups_back<T, V, false, THREADS>, limit, bytes);
-    if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(norm_groups_back<T, V, true, THREADS>, limit, bytes);
-    if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(norm_groups_back<T, V, false, THREADS_1>, limit, bytes);
-    return e != cudaSuccess
-               ? e
-               : cudaFuncSetAttribute(norm_groups_back<T, V, true, THREADS_1>, limit, bytes);
+    cudaError_t e = prepare_group<T, false, false, THREADS>();
+    if (e == cudaSuccess) e = prepare_group<T, true, false, THREADS>();
+    if (e == cudaSuccess) e = prepare_group<T, false, false, THREADS_1>();
+    if (e == cudaSuccess) e = prepare_group<T, true, false, THREADS_1>();
+    return e == cudaSuccess ? prepare_group<T, false, true, THREADS_4>() : e;
 }
 
 cudaError_t yk_cuda_norm_backward_prepare(void)

@@ -21,10 +21,14 @@ static int64_t cuda_embed_backward(const yk_embed_backward_args *a)
     return yk_cuda_sort_bytes(a->rows) + yk_round_up(edges, YK_CUDA_ALIGNMENT);
 }
 
-/* Partial sums of dweight and dbias, (YK_CUDA_NORM_BLOCKS,2,C) fp32. */
+/* Partial sums of dweight and dbias, (YK_CUDA_NORM_BLOCKS,2,C) fp32, with those of dx and add 4 of them;
+ * or the latter in a pass of its own. */
 static int64_t cuda_norm_backward(const yk_norm_backward_args *a)
 {
-    return yk_round_up(yk_min(a->rows, YK_CUDA_NORM_BLOCKS) * 2 * a->cols * 4, YK_CUDA_ALIGNMENT);
+    bool more = a->dx_sum || a->add_sum;
+    int64_t sums = yk_min(a->rows, YK_CUDA_NORM_BLOCKS) * (more ? 4 : 2) * a->cols * 4;
+    int64_t apart = more ? yk_cuda_column_sum_bytes(a->rows, a->cols) : 0;
+    return yk_round_up(yk_max(sums, apart), YK_CUDA_ALIGNMENT);
 }
 
 static int64_t cuda_linear_forward(const yk_linear_forward_args *a)

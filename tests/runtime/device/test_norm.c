@@ -73,6 +73,7 @@ typedef struct backward_how {
     yk_dtype dtype, grad;
     bool add, accumulate;
     sharing dx;
+    bool sums; /* of dx and, where it is there, of add */
 } backward_how;
 
 /* mean and rstd as the forward pass makes them, rounded to fp32. */
@@ -91,13 +92,31 @@ static void row_statistics(op_case *c, backward_how how, const op_buffer *x, int
     *rstd = op_given(c, OP_INPUT, YK_F32, rows, r.value);
 }
 
+/* `sum` holds the sums of the rows of `of`, which may have been rounded to t before. */
+static void expect_row_sums(op_case *c, const op_buffer *sum, const char *name, oracle_out of,
+                            yk_dtype t, bool accumulate, int64_t rows, int64_t cols)
+{
+    oracle_out want = op_out(c, cols);
+    for (int64_t col = 0; col < cols; col++) {
+        double terms = accumulate ? fabs(sum->value[col]) : 0;
+        want.value[col] = accumulate ? sum->value[col] : 0;
+        for (int64_t i = col; i < rows * cols; i += cols) {
+            want.value[col] += of.value[i];
+            want.bound[col] += oracle_stored_bound(t, of.value[i], of.bound[i]);
+            terms += fabs(of.value[i]);
+        }
+        want.bound[col] += (double)(rows + 1) * c->arith.eps * terms;
+    }
+    op_expect(c, sum, name, want);
+}
+
 static void backward_case(op_case *c, backward_how how, int64_t rows, int64_t cols)
 {
     yk_dtype t = how.dtype;
     bool layer = how.kind == YK_NORM_LAYER;
-    op_case_begin(c, t, "norm_backward %s %s R=%d C=%d add=%d accumulate=%d dx=%d",
+    op_case_begin(c, t, "norm_backward %s %s R=%d C=%d add=%d accumulate=%d dx=%d sums=%d",
                   layer ? "layer" : "rms", yk_dtype_name(how.grad), (int)rows, (int)cols, how.add,
-                  how.accumulate, (int)how.dx);
+                  how.accumulate, (int)how.dx, how.sums);
     op_buffer *x = rows_of(c, t, rows * cols, 1, 3), *weight = op_input(c, t, cols, 1);
     op_buffer *mean, *rstd;
     row_statistics(c, how, x, rows, cols, &mean, &rstd);
@@ -107,10 +126,14 @@ static void backward_case(op_case *c, backward_how how, int64_t rows, int64_t co
     op_buffer *dx = how.dx == IS_DY ? dy : how.dx == IS_ADD ? add : op_output(c, t, rows * cols);
     op_buffer *dweight = op_gradient(c, how.grad, cols, how.accumulate);
     op_buffer *dbias = layer ? op_gradient(c, how.grad, cols, how.accumulate) : NULL;
+    op_buffer *dx_sum = how.sums ? op_gradient(c, how.grad, cols, how.accumulate) : NULL;
+    op_buffer *add_sum = how.sums && add ? op_gradient(c, how.grad, cols, how.accumulate) : NULL;
     OP_RUN(c, yk_norm_backward,
            &((yk_norm_backward_args){.dx = dx->data,
                                      .dweight = dweight->data,
                                      .dbias = layer ? dbias->data : NULL,
+                                     .dx_sum = dx_sum ? dx_sum->data : NULL,
+                                     .add_sum = add_sum ? add_sum->data : NULL,
                                      .dy = dy->data,
                                      .add = add ? add->data : NULL,
                                      .x = x->data,
@@ -142,6 +165,11 @@ static void backward_case(op_case *c, backward_how how, int64_t rows, int64_t co
     op_expect(c, dx, "dx", want_dx);
     op_expect(c, dweight, "dweight", want_dw);
     if (layer) op_expect(c, dbias, "dbias", want_db);
+    if (dx_sum) expect_row_sums(c, dx_sum, "dx_sum", want_dx, t, how.accumulate, rows, cols);
+    if (!add_sum) return;
+    oracle_out adds = op_out(c, rows * cols);
+    for (int64_t i = 0; i < rows * cols; i++) adds.value[i] = add->value[i];
+    expect_row_sums(c, add_sum, "add_sum", adds, YK_F32, how.accumulate, rows, cols);
 }
 
 static void norm_backward_family(op_case *c)
@@ -153,7 +181,8 @@ static void norm_backward_family(op_case *c)
                                     .dtype = op_dtypes[d],
                                     .grad = way & 2 ? YK_F32 : op_dtypes[d],
                                     .accumulate = way & 4,
-                                    .add = way & 8};
+                                    .add = way & 8,
+                                    .sums = (way + i) % 3 == 0};
                 backward_case(c, how, sizes[i][0], sizes[i][1]);
             }
 }
@@ -196,6 +225,8 @@ static void norm_of_wide_rows_agrees_with_the_oracle(void **state)
                 .kind = (yk_norm_kind)kind, .dtype = t, .grad = t, .add = true, .dx = IS_ADD};
             forward_case(*state, (yk_norm_kind)kind, t, 37, widths[i], 1, 1);
             backward_case(*state, how, 37, widths[i]);
+            how.sums = true;
+            backward_case(*state, how, 37, widths[i]);
             how.dx = IS_DY;
             backward_case(*state, how, 37, widths[i]);
         }
@@ -213,6 +244,8 @@ static void norm_of_many_rows_agrees_with_the_oracle(void **state)
             yk_dtype t = (i + kind) % 2 ? YK_F16 : YK_BF16;
             backward_how how = {
                 .kind = (yk_norm_kind)kind, .dtype = t, .grad = YK_F32, .add = i % 2 == 0};
+            backward_case(*state, how, few[i][0], few[i][1]);
+            how.sums = how.add = true;
             backward_case(*state, how, few[i][0], few[i][1]);
         }
         for (int i = 0; i < 2; i++)
@@ -240,7 +273,8 @@ static void norm_backward_of_no_rows_is_zero_or_what_was_there(void **state)
         backward_how how = {.kind = (yk_norm_kind)(way & 1),
                             .dtype = YK_BF16,
                             .grad = YK_BF16,
-                            .accumulate = way & 2};
+                            .accumulate = way & 2,
+                            .sums = true};
         backward_case(*state, how, 0, 17);
     }
 }
