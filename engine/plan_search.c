@@ -123,6 +123,11 @@ static yk_status consider(search *s, const yk_config *config, double *seconds_ou
         fits = yk_plan_fits(&plan);
     }
     if (fits) {
+        yk_status status = yk_plan_keep(s->target, &plan);
+        if (status != YK_OK) {
+            yk_plan_fini(&plan);
+            return status;
+        }
         keep(s, &plan);
         *seconds_out = plan.step_s;
         if (s->fastest_s == 0 || plan.step_s < s->fastest_s) s->fastest_s = plan.step_s;

@@ -9,7 +9,7 @@
 #define NETWORK_RATE     1.1e9
 #define NETWORK_LATENCY  5e-5
 #define GPU_NODE_LATENCY 2e-5
-#define NCCL_SHARE       0.59 /* of a link with both ways in use: 29 of 49 GB/s, without peer-to-peer */
+#define NCCL_SHARE       0.48 /* of a link with both ways in use: 23.5 of 49 GB/s, without peer-to-peer */
 
 yk_topology yk_ranks_topology(const yk_device_spec *spec, int ranks, int node_size)
 {

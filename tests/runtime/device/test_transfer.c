@@ -457,6 +457,29 @@ static void a_wait_blocks_the_host_of_a_described_cpu_alone(void **state)
     }
 }
 
+/* What is computed while the link of a GPU is busy takes longer, by no more than the time that both are; a
+ * machine's own processors have no link. */
+static void a_busy_link_takes_a_share_of_what_a_gpu_computes_beside_it(void **state)
+{
+    (void)state;
+    double seconds[2][3];
+    for (int cpu = 0; cpu < 2; cpu++)
+        for (int i = 0; i < 3; i++) { /* nothing travels; beside half of the work; before it */
+            dry d = open_dry(cpu ? "cpu" : "4090d", 0);
+            if (i > 0) assert_int_equal(yk_stream_charge(d.transfer, 1, 1000), YK_OK);
+            assert_int_equal(yk_event_record(d.event, d.transfer), YK_OK);
+            if (i == 2) assert_int_equal(yk_event_wait(d.event, d.compute), YK_OK);
+            double begin_s = yk_stream_now(d.compute);
+            assert_int_equal(yk_stream_charge(d.compute, 2, 1000), YK_OK);
+            seconds[cpu][i] = yk_stream_now(d.compute) - begin_s;
+            close_dry(d);
+        }
+    expect_near(seconds[0][0], 2);
+    assert_true(seconds[0][1] > 2.05 && seconds[0][1] < 2.2);
+    expect_near(seconds[0][2], 2);
+    for (int i = 0; i < 3; i++) expect_near(seconds[1][i], 2);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -482,6 +505,7 @@ int main(void)
         TEST(a_dry_stream_never_calls_and_spends_what_it_is_charged),
         TEST(a_described_cpu_transfers_beside_its_compute),
         TEST(a_wait_blocks_the_host_of_a_described_cpu_alone),
+        TEST(a_busy_link_takes_a_share_of_what_a_gpu_computes_beside_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
