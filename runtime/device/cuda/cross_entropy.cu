@@ -1,5 +1,5 @@
 /* runtime/device/cuda/cross_entropy.cu - loss and, in place, the gradient of
- * logits; the sum of losses.
+ * logits.
  *
  * A block holds a row from its first use to its last: each thread owns every
  * blockDim-th pack of it, in shared memory, and where that is too small the
@@ -21,7 +21,6 @@
 #define THREADS     1024
 #define KEPT        5   /* packs of a thread in registers */
 #define ANY_THREADS 512 /* of a block of the kernel for rows without alignment */
-#define LOSS_BLOCK  1024
 #define LOST_SHARED 512 /* bytes of shared memory that hold no row */
 #define PARTS       4   /* of the packs in shared memory: a group of copies each */
 
@@ -513,33 +512,4 @@ cudaError_t yk_cuda_cross_entropy_prepare(int shared_bytes_max)
     cudaError_t e = prepare_rows<float>(shared_bytes_max);
     if (e == cudaSuccess) e = prepare_rows<bf16>(shared_bytes_max);
     return e != cudaSuccess ? e : prepare_rows<f16>(shared_bytes_max);
-}
-
-/* ---- sum of losses
- * ------------------------------------------------------------------------ */
-
-/* One block: thread i adds elements i, i + LOSS_BLOCK, ...; 65,536 losses are
- * half a megabyte. */
-static __global__ void __launch_bounds__(LOSS_BLOCK)
-    sum_losses(yk_step_values *values, const float *losses, const int32_t *targets, int64_t rows)
-{
-    __shared__ double sums[2][1][32];
-    double loss[1] = {0}, count[1] = {0};
-#pragma unroll 8
-    for (int64_t r = threadIdx.x; r < rows; r += LOSS_BLOCK) {
-        bool counts = targets[r] >= 0;
-        loss[0] += counts ? (double)losses[r] : 0.0;
-        count[0] += counts ? 1.0 : 0.0;
-    }
-    block_sum<double, 1>(loss, sums[0]);
-    block_sum<double, 1>(count, sums[1]);
-    if (threadIdx.x != 0) return;
-    values->loss_sum += loss[0];
-    values->n_tokens += (int64_t)count[0];
-}
-
-cudaError_t yk_cuda_loss_sum(const yk_loss_sum_args *a, cudaStream_t s)
-{
-    sum_losses<<<1, LOSS_BLOCK, 0, s>>>(a->values, a->losses, a->targets, a->rows);
-    return cudaGetLastError();
 }

@@ -68,6 +68,8 @@ cudaError_t yk_cuda_sum_parts(void *out, const float *parts, int64_t n_parts, in
 cudaError_t yk_cuda_cross_entropy(const yk_cross_entropy_args *a, int shared_bytes_max,
                                   cudaStream_t s);
 cudaError_t yk_cuda_cross_entropy_prepare(int shared_bytes_max);
+
+/* loss_sum.cu */
 cudaError_t yk_cuda_loss_sum(const yk_loss_sum_args *a, cudaStream_t s);
 
 /* step.cu */

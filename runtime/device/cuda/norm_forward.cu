@@ -1,21 +1,19 @@
 /* runtime/device/cuda/norm_forward.cu - LayerNorm and RMSNorm.
  *
- * A row stays in registers between its statistics and its result, so that each tensor crosses memory
- * once. Rows of up to 2048 elements (16-bit) belong to one warp, which waits for nobody: a lane owns up
- * to MAX_PACKS packs of columns, and those of the next two rows are on their way into its own shared
- * memory while it works at one. Longer ones belong to a block, a thread owns one pack, and U rows at a
- * time share a barrier.
+ * A row belongs to one warp, which waits for nobody, and crosses memory once: a lane's packs of the
+ * next two rows are on their way into its own shared memory while it works at one. Of up to MAX_PACKS
+ * packs a lane (2048 elements of 16 bits) the row stays in registers between its statistics and its
+ * result; a longer one is read again from shared memory.
  *
  * Bytes per element, 16-bit: 2 read, 2 written; about 13 instructions.
  *
- * Rows that do not divide into 16 bytes, or are longer than a block is wide, take the kernel at the
- * end: one element an access, and a row is read again for each use.
+ * Rows that do not divide into 16 bytes, or of which shared memory does not hold four, take the kernel at
+ * the end: one element an access, and a row is read again for each use.
  */
 #include "runtime/device/cuda/copy_async.cuh"
 #include "runtime/device/cuda/kernels.cuh"
 
-#define MAX_THREADS 1024
-#define WIDE_BLOCK  256 /* threads of a block of the last kernel */
+#define ANY_BLOCK 256 /* threads of a block of the last kernel */
 
 /* ---- a warp a row
  * ------------------------------------------------------------------------- */
@@ -23,6 +21,8 @@
 #define MAX_PACKS 8
 #define WARPS     8 /* of a block */
 #define STAGES    2 /* rows of a warp on their way */
+
+#define LONG_WARPS 16 /* of a block for long rows, at most */
 
 /* Bring weight and bias into `table`, the shared address of the lane's first pack of weight: warp w
  * fetches pack w of each lane, those of bias begin PACKS * 512 bytes on. */
@@ -35,9 +35,6 @@ static __device__ inline void fetch_columns(uint32_t table, const T *weight, con
         copy_async(table + warp * 512, weight + c);
         if (bias) copy_async(table + (PACKS + warp) * 512, bias + c);
     }
-    copy_commit();
-    copy_wait<0>();
-    __syncthreads();
 }
 
 template <typename T, int V, int PACKS, bool RMS>
@@ -63,6 +60,8 @@ static __global__ void __launch_bounds__(WARPS * 32, PACKS < 8 ? 3 : 2)
     fetch_columns<T, V, PACKS>(shared, weight, RMS ? nullptr : bias, cols);
 #pragma unroll
     for (int i = 0; i < STAGES; i++) fetch(row + i * stride, stage + i * PACKS * 512);
+    copy_wait<0>();
+    __syncthreads();
     for (; row < rows; row += stride, turn ^= 1) {
         uint32_t at = stage + turn * PACKS * 512;
         float e[PACKS][V] = {}, per_col = 1.0f / (float)cols, mu = 0, var = 0;
@@ -103,68 +102,78 @@ static __global__ void __launch_bounds__(WARPS * 32, PACKS < 8 ? 3 : 2)
     }
 }
 
-/* ---- a block a row
- * --------------------------------------------------------------- */
+/* ---- a warp a long row
+ * -------------------------------------------------------------------- */
 
-template <typename T, int V, int THREADS, int U>
-static __global__ void __launch_bounds__(THREADS)
-    norm_rows(T *__restrict__ y, float *mean, float *rstd, const T *__restrict__ x,
-              const T *__restrict__ weight, const T *__restrict__ bias, int64_t rows, int cols,
-              float eps, bool rms)
+/* Add up f(number) over a row at the shared address `at`, which is the lane's first pack. */
+template <typename T, int V, typename F>
+static __device__ inline float sum_of_row(uint32_t at, int cols, F f)
 {
-    __shared__ float sums[2][U][32];
-    int c = threadIdx.x * V;
-    bool mine = c < cols;
-    float w[V] = {}, b[V] = {};
-    if (mine) {
-        load_floats<T, V>(weight + c, w);
-        if (!rms) load_floats<T, V>(bias + c, b);
+    float sum[2] = {0, 0};
+#pragma unroll 4
+    for (int c = (threadIdx.x & 31) * V; c < cols; c += 32 * V, at += 512) {
+        float e[V];
+        unpack<T, V>({load_copied(at)}, e);
+#pragma unroll
+        for (int i = 0; i < V; i++) sum[i & 1] += f(e[i]);
     }
-    float per_col = 1.0f / (float)cols;
-    int turn = 0;
-    for (int64_t r0 = (int64_t)blockIdx.x * U; r0 < rows; r0 += (int64_t)gridDim.x * U) {
-        float e[U][V], mu[U], var[U];
-#pragma unroll
-        for (int u = 0; u < U; u++) {
-#pragma unroll
-            for (int i = 0; i < V; i++) e[u][i] = 0;
-            if (mine && r0 + u < rows) load_floats<T, V>(x + (r0 + u) * cols + c, e[u]);
+    return warp_sum(sum[0] + sum[1]);
+}
+
+/* As norm_warps, but the row is read again from shared memory for each use; where a pack has had its
+ * last one, that of the row after the next starts to come in. A row has `row_bytes` of shared memory. */
+template <typename T, int V, bool RMS>
+static __global__ void __launch_bounds__(LONG_WARPS * 32)
+    norm_long(T *__restrict__ y, float *mean, float *rstd, const T *__restrict__ x,
+              const T *__restrict__ weight, const T *__restrict__ bias, int rows, int cols,
+              float eps, int row_bytes)
+{
+    extern __shared__ __align__(16) unsigned char stages[];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5, turn = 0;
+    uint32_t shared = shared_address(stages), table = shared + lane * 16;
+    uint32_t stage = table + (2 + warp * STAGES) * row_bytes;
+    const int stride = gridDim.x * warps;
+    int row = blockIdx.x * warps + warp;
+    for (int i = 0; i < STAGES; i++) {
+        int64_t from = (int64_t)(row + i * stride) * cols;
+        uint32_t to = stage + i * row_bytes;
+        if (row + i * stride < rows)
+            for (int c = lane * V; c < cols; c += 32 * V, to += 512) copy_async(to, x + from + c);
+        if (i < STAGES - 1) copy_commit();
+    }
+    for (int c = threadIdx.x * V; c < cols; c += blockDim.x * V) {
+        copy_async(shared + c * (int)sizeof(T), weight + c);
+        if (!RMS) copy_async(shared + row_bytes + c * (int)sizeof(T), bias + c);
+    }
+    copy_commit();
+    copy_wait<0>();
+    __syncthreads();
+    for (; row < rows; row += stride, turn ^= 1) {
+        uint32_t at = stage + turn * row_bytes, w_at = table;
+        const T *next =
+            row + STAGES * stride < rows ? x + (int64_t)(row + STAGES * stride) * cols : nullptr;
+        float mu = 0, per_col = 1.0f / (float)cols;
+        copy_wait<STAGES - 1>();
+        if (!RMS) mu = per_col * sum_of_row<T, V>(at, cols, [](float e) { return e; });
+        float var =
+            per_col * sum_of_row<T, V>(at, cols, [=](float e) { return (e - mu) * (e - mu); });
+        float r = 1.0f / sqrtf(var + eps);
+        if (lane == 0) {
+            rstd[row] = r;
+            if (!RMS) mean[row] = mu;
         }
-        if (!rms) {
+#pragma unroll 4
+        for (int c = lane * V; c < cols; c += 32 * V, at += 512, w_at += 512) {
+            float e[V], w[V], b[V] = {};
+            unpack<T, V>({load_copied(at)}, e);
+            if (next) copy_async(at, next + c);
+            unpack<T, V>({load_copied(w_at)}, w);
+            if (!RMS) unpack<T, V>({load_copied(w_at + row_bytes)}, b);
 #pragma unroll
-            for (int u = 0; u < U; u++) {
-                mu[u] = 0;
-#pragma unroll
-                for (int i = 0; i < V; i++) mu[u] += e[u][i];
-            }
-            block_sum<float, U>(mu, sums[turn++ & 1]);
-#pragma unroll
-            for (int u = 0; u < U; u++) {
-                mu[u] *= per_col;
-#pragma unroll
-                for (int i = 0; i < V; i++) e[u][i] = mine ? e[u][i] - mu[u] : 0.0f;
-            }
+            for (int i = 0; i < V; i++) e[i] = (e[i] - mu) * r * w[i] + b[i];
+            store_floats<T, V>(y + (int64_t)row * cols + c, e);
         }
-#pragma unroll
-        for (int u = 0; u < U; u++) {
-            var[u] = 0;
-#pragma unroll
-            for (int i = 0; i < V; i++) var[u] += e[u][i] * e[u][i];
-        }
-        block_sum<float, U>(var, sums[turn++ & 1]);
-#pragma unroll
-        for (int u = 0; u < U; u++) {
-            if (r0 + u >= rows) break;
-            float r = 1.0f / sqrtf(var[u] * per_col + eps);
-            if (threadIdx.x == 0) {
-                rstd[r0 + u] = r;
-                if (!rms) mean[r0 + u] = mu[u];
-            }
-            if (!mine) continue;
-#pragma unroll
-            for (int i = 0; i < V; i++) e[u][i] = e[u][i] * r * w[i] + b[i];
-            store_floats<T, V>(y + (r0 + u) * cols + c, e[u]);
-        }
+        copy_commit();
     }
 }
 
@@ -202,100 +211,96 @@ static __global__ void norm_any(T *y, float *mean, float *rstd, const T *x, cons
 }
 
 /* ---- launchers
- * ----------------------------------------------------------------------------
- */
+ * ----------------------------------------------------------------------------- */
 
-/* Threads of a block when a row fits into one, else 0. */
-static unsigned row_threads(int64_t cols, int v)
-{
-    int64_t threads = div_up(cols / v, 32) * 32;
-    return cols % v == 0 && threads <= MAX_THREADS ? (unsigned)threads : 0;
-}
+/* Of the device at hand. */
+struct limits {
+    int processors, shared_bytes;
+};
 
-/* Packs of a lane when a row fits into a warp, else 0. */
-static int warp_packs(int64_t cols, int v, int most)
+static cudaError_t find_limits(limits *out)
 {
-    int64_t packs = div_up(cols, 32 * v);
-    return cols % v == 0 && packs <= most ? (int)packs : 0;
-}
-
-template <typename T, int PACKS, bool RMS>
-static cudaError_t launch_warps(const yk_norm_forward_args *a, cudaStream_t s)
-{
-    constexpr int V = full_pack<T>();
-    size_t bytes = (2 + WARPS * STAGES) * PACKS * 512;
-    int device = 0, processors = 0, resident = 0;
+    int device = 0;
     cudaError_t e = cudaGetDevice(&device);
     if (e == cudaSuccess)
-        e = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-    if (e == cudaSuccess)
-        e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, norm_warps<T, V, PACKS, RMS>,
-                                                          WARPS * 32, bytes);
+        e = cudaDeviceGetAttribute(&out->processors, cudaDevAttrMultiProcessorCount, device);
+    return e != cudaSuccess
+               ? e
+               : cudaDeviceGetAttribute(&out->shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                        device);
+}
+
+/* Launch as many blocks as are resident, or as many as rows need. */
+template <typename K, typename... A>
+static cudaError_t launch(K kernel, const yk_norm_forward_args *a, int processors, int warps,
+                          size_t bytes, cudaStream_t s, A... args)
+{
+    int resident = 0;
+    cudaError_t e =
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, warps * 32, bytes);
     if (e != cudaSuccess) return e;
     int64_t most = (int64_t)processors * (resident > 0 ? resident : 1);
-    unsigned blocks = (unsigned)at_most(div_up(a->rows, WARPS), most);
-    norm_warps<T, V, PACKS, RMS><<<blocks, WARPS * 32, bytes, s>>>(
-        (T *)a->y, a->mean, a->rstd, (const T *)a->x, (const T *)a->weight, (const T *)a->bias,
-        (int)a->rows, (int)a->cols, a->eps);
+    unsigned blocks = (unsigned)at_most(div_up(a->rows, warps), most);
+    kernel<<<blocks, warps * 32, bytes, s>>>(args...);
     return cudaGetLastError();
 }
 
-/* Call launch_warps for PACKS packs a lane. */
 template <typename T, int PACKS>
-static cudaError_t launch_packs(const yk_norm_forward_args *a, cudaStream_t s)
+static cudaError_t launch_warps(const yk_norm_forward_args *a, int packs, int processors,
+                                cudaStream_t s)
 {
-    return a->kind == YK_NORM_RMS ? launch_warps<T, PACKS, true>(a, s)
-                                  : launch_warps<T, PACKS, false>(a, s);
+    constexpr int V = full_pack<T>();
+    if constexpr (PACKS > 1)
+        if (packs < PACKS) return launch_warps<T, PACKS - 1>(a, packs, processors, s);
+    size_t bytes = (2 + WARPS * STAGES) * PACKS * 512;
+    auto *kernel =
+        a->kind == YK_NORM_RMS ? norm_warps<T, V, PACKS, true> : norm_warps<T, V, PACKS, false>;
+    return launch(kernel, a, processors, WARPS, bytes, s, (T *)a->y, a->mean, a->rstd,
+                  (const T *)a->x, (const T *)a->weight, (const T *)a->bias, (int)a->rows,
+                  (int)a->cols, a->eps);
 }
 
-/* U rows at a time in a block of up to THREADS, as many as registers hold. */
-template <typename T, int THREADS, int U>
-static cudaError_t launch_rows(const yk_norm_forward_args *a, unsigned threads, cudaStream_t s)
+/* Warps of a block for long rows: as many as have room for theirs; 0: none has. */
+static int long_warps(int64_t row_bytes, int shared_bytes)
 {
-    unsigned blocks = (unsigned)at_most(div_up(a->rows, U), 132 * 64);
-    norm_rows<T, full_pack<T>(), THREADS, U><<<blocks, threads, 0, s>>>(
-        (T *)a->y, a->mean, a->rstd, (const T *)a->x, (const T *)a->weight, (const T *)a->bias,
-        a->rows, (int)a->cols, a->eps, a->kind == YK_NORM_RMS);
-    return cudaGetLastError();
+    return (int)at_most((shared_bytes / row_bytes - 2) / STAGES, LONG_WARPS);
+}
+
+template <typename T>
+static cudaError_t launch_long(const yk_norm_forward_args *a, int row_bytes, limits l,
+                               cudaStream_t s)
+{
+    constexpr int V = full_pack<T>();
+    int warps = long_warps(row_bytes, l.shared_bytes);
+    size_t bytes = (size_t)(2 + warps * STAGES) * row_bytes;
+    auto *kernel = a->kind == YK_NORM_RMS ? norm_long<T, V, true> : norm_long<T, V, false>;
+    return launch(kernel, a, l.processors, warps, bytes, s, (T *)a->y, a->mean, a->rstd,
+                  (const T *)a->x, (const T *)a->weight, (const T *)a->bias, (int)a->rows,
+                  (int)a->cols, a->eps, row_bytes);
 }
 
 cudaError_t yk_cuda_norm_forward(const yk_norm_forward_args *a, cudaStream_t s)
 {
+    limits l;
+    cudaError_t e = find_limits(&l);
+    if (e != cudaSuccess) return e;
+    int64_t v = 16 / yk_dtype_bytes(a->dtype), packs = div_up(a->cols, 32 * v);
+    bool wide = a->cols % v == 0 && a->rows < INT32_MAX / 4 && is_aligned(a->y) &&
+                is_aligned(a->x) && is_aligned(a->weight) && is_aligned(a->bias);
     return with_type(a->dtype, [&](auto zero) {
         using T = decltype(zero);
-        unsigned threads = row_threads(a->cols, full_pack<T>());
-        if (threads && a->rows < INT32_MAX / 4 && is_aligned(a->y) && is_aligned(a->x) &&
-            is_aligned(a->weight) && is_aligned(a->bias)) {
-            switch (warp_packs(a->cols, full_pack<T>(), MAX_PACKS)) {
-            case 1:
-                return launch_packs<T, 1>(a, s);
-            case 2:
-                return launch_packs<T, 2>(a, s);
-            case 3:
-                return launch_packs<T, 3>(a, s);
-            case 4:
-                return launch_packs<T, 4>(a, s);
-            case 5:
-                return launch_packs<T, 5>(a, s);
-            case 6:
-                return launch_packs<T, 6>(a, s);
-            case 7:
-                return launch_packs<T, 7>(a, s);
-            case 8:
-                return launch_packs<T, 8>(a, s);
-            default:
-                break;
-            }
-            return threads <= 512 ? launch_rows<T, 512, 4>(a, threads, s)
-                                  : launch_rows<T, 1024, 2>(a, threads, s);
-        }
-        norm_any<T><<<(unsigned)a->rows, WIDE_BLOCK, 0, s>>>(
+        if (wide && packs <= MAX_PACKS)
+            return launch_warps<T, MAX_PACKS>(a, (int)packs, l.processors, s);
+        if (wide && long_warps(packs * 512, l.shared_bytes) > 0)
+            return launch_long<T>(a, (int)packs * 512, l, s);
+        norm_any<T><<<(unsigned)a->rows, ANY_BLOCK, 0, s>>>(
             (T *)a->y, a->mean, a->rstd, (const T *)a->x, (const T *)a->weight, (const T *)a->bias,
             (int)a->cols, a->eps, a->kind == YK_NORM_RMS);
         return cudaGetLastError();
     });
 }
 
+/* Let the kernels for up to PACKS packs a lane have the shared memory that they take. */
 template <typename T, int PACKS> static cudaError_t prepare_warps()
 {
     const cudaFuncAttribute limit = cudaFuncAttributeMaxDynamicSharedMemorySize;
@@ -307,9 +312,20 @@ template <typename T, int PACKS> static cudaError_t prepare_warps()
     return e;
 }
 
+template <typename T> static cudaError_t prepare_type(int shared_bytes)
+{
+    const cudaFuncAttribute limit = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    constexpr int V = full_pack<T>();
+    cudaError_t e = prepare_warps<T, MAX_PACKS>();
+    if (e == cudaSuccess) e = cudaFuncSetAttribute(norm_long<T, V, false>, limit, shared_bytes);
+    return e != cudaSuccess ? e : cudaFuncSetAttribute(norm_long<T, V, true>, limit, shared_bytes);
+}
+
 cudaError_t yk_cuda_norm_forward_prepare(void)
 {
-    cudaError_t e = prepare_warps<float, MAX_PACKS>();
-    if (e == cudaSuccess) e = prepare_warps<bf16, MAX_PACKS>();
-    return e != cudaSuccess ? e : prepare_warps<f16, MAX_PACKS>();
+    limits l;
+    cudaError_t e = find_limits(&l);
+    if (e == cudaSuccess) e = prepare_type<float>(l.shared_bytes);
+    if (e == cudaSuccess) e = prepare_type<bf16>(l.shared_bytes);
+    return e != cudaSuccess ? e : prepare_type<f16>(l.shared_bytes);
 }
