@@ -123,16 +123,43 @@ static yk_status sample(yk_trainer *t)
     return YK_OK;
 }
 
+/* Add what went between ranks since it was asked last, and how long this one waited for it. */
+static void count_communication(yk_trainer *t, yk_metrics_row *row)
+{
+    if (t->n_ranks == 1) return;
+    yk_comm_counts now = yk_ranks_counts(&t->engine->ranks);
+    double exposed_s = yk_store_waited_s(t->engine->store);
+    row->has_comm = true;
+    row->comm_bytes += now.bytes_sent - t->sent.bytes_sent;
+    row->comm_flushed += now.n_flushed - t->sent.n_flushed;
+    row->comm_ms += 1e3 * (now.busy_s - t->sent.busy_s);
+    row->comm_exposed_ms += 1e3 * (exposed_s - t->exposed_s);
+    t->sent = now;
+    t->exposed_s = exposed_s;
+}
+
+/* Let what the step publishes arrive, so that it counts as the step's. */
+static yk_status finish_communication(yk_trainer *t, yk_metrics_row *row)
+{
+    if (t->n_ranks == 1) return YK_OK;
+    YK_TRY(yk_stream_synchronize(t->engine->ranks.groups.gather));
+    YK_TRY(yk_stream_synchronize(t->engine->ranks.groups.reduce));
+    count_communication(t, row);
+    return YK_OK;
+}
+
 /* Save, evaluate and sample, where the step calls for it; what must not be lost comes first. Not
- * part of the step's time. */
+ * part of the step's time, nor of its communication. */
 static yk_status between_steps(yk_trainer *t, int64_t step, yk_metrics_row *row)
 {
     const yk_config *c = t->config;
     bool last = step + 1 == c->train.steps;
+    yk_metrics_row others = {.step = step};
+    YK_TRY(finish_communication(t, row));
     if (last || is_due(step, c->checkpoint.every)) YK_TRY(save(t, step));
     if (has_validation(t) && (last || is_due(step, c->eval.every))) YK_TRY(validate(t, step, row));
     if (is_due(step, c->sample.every) && !t->stopping) YK_TRY(sample(t));
-    return YK_OK;
+    return finish_communication(t, &others);
 }
 
 static void show_progress(yk_trainer *t, const yk_metrics_row *row)
@@ -146,21 +173,6 @@ static void show_progress(yk_trainer *t, const yk_metrics_row *row)
                                         .tokens_per_s = row->tokens_per_s,
                                         .left_s = (double)left * t->train_s / (double)t->n_read,
                                         .skipped = row->skipped});
-}
-
-/* What went between ranks in the step, and how long this one waited for it. */
-static void count_communication(yk_trainer *t, yk_metrics_row *row)
-{
-    if (t->n_ranks == 1) return;
-    yk_comm_counts now = yk_ranks_counts(&t->engine->ranks);
-    double exposed_s = yk_store_waited_s(t->engine->store);
-    row->has_comm = true;
-    row->comm_bytes = now.bytes_sent - t->sent.bytes_sent;
-    row->comm_flushed = now.n_flushed - t->sent.n_flushed;
-    row->comm_ms = 1e3 * (now.busy_s - t->sent.busy_s);
-    row->comm_exposed_ms = 1e3 * (exposed_s - t->exposed_s);
-    t->sent = now;
-    t->exposed_s = exposed_s;
 }
 
 /* The first parameter, in the order of the table, whose gradient is not finite; -1: none.
