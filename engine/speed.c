@@ -145,6 +145,11 @@ yk_status yk_product_enqueue(yk_product *p, int n)
     return YK_OK;
 }
 
+yk_status yk_product_mark(yk_product *p, yk_event *event)
+{
+    return yk_event_record(event, p->stream);
+}
+
 yk_status yk_product_wait(yk_product *p)
 {
     return yk_stream_synchronize(p->stream);

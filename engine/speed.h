@@ -34,8 +34,9 @@ yk_status yk_product_create(yk_device *device, yk_dtype dtype, yk_product **prod
 /* Release it, when its stream has passed what was enqueued. NULL does nothing. */
 void yk_product_destroy(yk_product *product);
 
-/* Enqueue `n` of them; wait for all that were enqueued. */
+/* Enqueue `n` of them; let `event` mark the end of those; wait for all that were enqueued. */
 yk_status yk_product_enqueue(yk_product *product, int n);
+yk_status yk_product_mark(yk_product *product, yk_event *event);
 yk_status yk_product_wait(yk_product *product);
 
 /* Operations of one. */
