@@ -18,11 +18,13 @@
 #define WORD_STEP (64 / (int)sizeof(uint32_t))
 
 /* The most bytes of the chunks that a rank sends to all others together, and of one of a gather. For a
- * copy engine the start of a chunk costs as much as a quarter of a megabyte, and its sum finds a place
- * among the model's products after some 150 us, in which the link carries 5 MB; on a processor a chunk
- * should stay in its cache. */
+ * copy engine the start of a copy costs as much as a quarter of a megabyte, and a sum finds a place among
+ * the model's products after some 150 us, in which the link carries 5 MB. What lies in host memory at
+ * once, on its way, should stay in the processor's cache: so a sum's chunks travel in halves. On a
+ * processor a chunk should stay there, too. */
+#define SLOTS_OF_CHUNK   2
 #define REDUCE_BYTES_GPU ((int64_t)16 << 20)
-#define GATHER_BYTES_GPU ((int64_t)8 << 20)
+#define GATHER_BYTES_GPU ((int64_t)4 << 20)
 #define REDUCE_BYTES_CPU ((int64_t)1 << 20)
 #define GATHER_BYTES_CPU ((int64_t)256 << 10)
 #define CHUNK_BYTES_MIN  ((int64_t)64 << 10)
@@ -40,8 +42,8 @@ static void lay_out_control(hostmem_layout *l)
 
 static void lay_out_part(hostmem_layout *l)
 {
-    l->sums = (int64_t)(l->n - 1) * HOSTMEM_DEPTH * l->chunk_bytes;
-    l->gathers = l->sums + HOSTMEM_DEPTH * l->chunk_bytes;
+    l->sums = (int64_t)(l->n - 1) * HOSTMEM_DEPTH * l->slot_bytes;
+    l->gathers = l->sums + HOSTMEM_DEPTH * l->slot_bytes;
     l->rank_bytes = yk_round_up(l->gathers + HOSTMEM_DEPTH * l->gather_bytes, PAGE);
     l->segment_bytes = l->control_bytes + l->n * l->rank_bytes;
 }
@@ -67,6 +69,7 @@ hostmem_layout yk_hostmem_lay_out(const yk_comm *c)
     hostmem_layout l = {.n = c->size};
     int64_t chunk = yk_max(wished, CHUNK_BYTES_MIN) / element;
     l.chunk_bytes = yk_round_up(yk_min(chunk, most), 128) * element;
+    l.slot_bytes = yk_round_up(yk_div_up(l.chunk_bytes, SLOTS_OF_CHUNK), 256);
     int64_t gathered = yk_round_up(most * (int64_t)sizeof(float), PAGE);
     l.gather_bytes = yk_min(gathered, gpu ? GATHER_BYTES_GPU : GATHER_BYTES_CPU);
     l.gather_bytes = yk_max(l.gather_bytes, CHUNK_BYTES_MIN);
@@ -157,7 +160,7 @@ char *yk_hostmem_slot(const hostmem_group *g, hostmem_word ready, int from, int 
     char *part = g->segment.memory + l->control_bytes + from * l->rank_bytes;
     int64_t slot = number % HOSTMEM_DEPTH;
     if (ready == HOSTMEM_GATHER_READY) return part + l->gathers + slot * l->gather_bytes;
-    if (ready == HOSTMEM_SUM_READY) return part + l->sums + slot * l->chunk_bytes;
+    if (ready == HOSTMEM_SUM_READY) return part + l->sums + slot * l->slot_bytes;
     int other = (to - from - 1 + l->n) % l->n; /* 0 .. n-2 */
-    return part + (other * HOSTMEM_DEPTH + slot) * l->chunk_bytes;
+    return part + (other * HOSTMEM_DEPTH + slot) * l->slot_bytes;
 }
