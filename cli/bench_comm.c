@@ -293,13 +293,13 @@ static yk_status bench_backend(bench *b, yk_comm_choice backend)
     return status;
 }
 
-/* Host memory joins the ranks of a node alone, and NCCL no two ranks on one GPU. */
+/* Host memory joins ranks of a node, and NCCL no two ranks on one GPU. */
 static yk_status bench_backends(bench *b, yk_comm_choice only)
 {
     bool gpu = yk_device_get_kind(b->device) == YK_DEVICE_CUDA;
     yk_comm_choice library = gpu ? YK_COMM_NCCL : YK_COMM_MPI;
     bool has_library = !gpu || (!b->shares_gpu && yk_comm_nccl_version() > 0),
-         has_hostmem = yk_world_n_nodes(b->world) == 1;
+         has_hostmem = yk_world_local_size(b->world) > 1;
     if (only != YK_COMM_AUTO) return bench_backend(b, only);
     if (has_library) YK_TRY(bench_backend(b, library));
     return has_hostmem ? bench_backend(b, YK_COMM_HOSTMEM) : YK_OK;

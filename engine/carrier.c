@@ -46,10 +46,12 @@ static yk_status race(const yk_config *config, const yk_model_shape *shape, yk_w
 /* NCCL refuses two ranks on one GPU, in words that do not help. */
 static yk_status check_sharing(const yk_config *config, const yk_world *world)
 {
+    bool sums = config->comm.backend == YK_COMM_NCCL,
+         gathers = config->comm.gathers == YK_COMM_NCCL;
     bool shares = world && config->launch.ranks_per_gpu > 1 &&
                   yk_world_local_size(world) > yk_device_count_cuda();
-    if (config->comm.backend != YK_COMM_NCCL || !shares) return YK_OK;
-    return yk_fail(YK_EINVAL, "comm.backend",
+    if ((!sums && !gathers) || !shares) return YK_OK;
+    return yk_fail(YK_EINVAL, sums ? "comm.backend" : "comm.gathers",
                    "nccl does not serve ranks that share a GPU; take auto or hostmem");
 }
 

@@ -51,10 +51,13 @@ on_ranks 2 2 "$yoke" bench comm --device cpu --min 2 --max 1
 expect_status 2
 expect_text err "--min: 2 MiB is over --max"
 
-case_is "ranks on several nodes have no memory in common, and no row of it"
+case_is "ranks on several nodes have no memory in common, and no row of it, unless others are on theirs"
 on_ranks 2 1 "$yoke" bench comm --device cpu --max 1
 expect_status 0
 expect_no_text out "hostmem"
+on_ranks 4 2 "$yoke" bench comm --device cpu --min 1 --max 1
+expect_status 0
+[ "$(grep -c '^hostmem+mpi ' <<<"$out")" -eq 4 ] || fail "not four rows of two levels"
 
 case_is "one rank is told to bring another"
 run "$yoke" bench comm --device cpu
