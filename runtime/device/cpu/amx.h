@@ -73,11 +73,32 @@ void yk_cpu_amx_tile(const void *left, const void *right, int64_t k, yk_dtype dt
                      int64_t c_row, bool add);
 #else
 /* Without them nothing but the first is ever called. */
-#define yk_cpu_amx_allow()   false
-#define yk_cpu_amx_begin()   ((void)0)
-#define yk_cpu_amx_end()     ((void)0)
-#define yk_cpu_amx_pack(...) ((void)0)
-#define yk_cpu_amx_tile(...) ((void)0)
+static inline bool yk_cpu_amx_allow(void)
+{
+    return false;
+}
+
+static inline void yk_cpu_amx_begin(void)
+{
+}
+
+static inline void yk_cpu_amx_end(void)
+{
+}
+
+static inline void yk_cpu_amx_pack(void *to, amx_side side, const void *from, int64_t at,
+                                   int64_t i_step, int64_t l_step, int64_t n, int64_t k,
+                                   yk_dtype dtype)
+{
+    (void)to, (void)side, (void)from, (void)at, (void)i_step, (void)l_step, (void)n, (void)k;
+    (void)dtype;
+}
+
+static inline void yk_cpu_amx_tile(const void *left, const void *right, int64_t k, yk_dtype dtype,
+                                   float *c, int64_t c_row, bool add)
+{
+    (void)left, (void)right, (void)k, (void)dtype, (void)c, (void)c_row, (void)add;
+}
 #endif
 
 #endif
