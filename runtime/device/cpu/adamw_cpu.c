@@ -58,7 +58,7 @@ VEC_INLINE draws draw(uint64_t key, uint64_t step, uint64_t index)
 /* The neighbour in bf16 that sixteen bits choose. */
 VEC_INLINE vecf choose(vecf x, vecu bits)
 {
-    vecu u = (vecu)x, nan = (vecu)(x != x);
+    vecu u = (vecu)x, nan = (vecu)vec_nan(x);
     vecu chosen = (u + bits) & 0xffff0000u;
     return (vecf)((nan & ((u & 0xffff0000u) | 0x400000u)) | (~nan & chosen));
 }

@@ -63,6 +63,49 @@ VEC_INLINE vecf vec_set(float x)
     return x - (vecf){0};
 }
 
+/* Comparisons: all ones in lanes where they hold. Where no register has sixteen lanes the compiler would
+ * compare one lane at a time, so it is given what a register has. */
+#if defined(__AVX512F__)
+#define VEC_COMPARISON(name, type, part, operator)                                                 \
+    VEC_INLINE veci name(type a, type b)                                                           \
+    {                                                                                              \
+        return (veci)(a operator b);                                                               \
+    }
+#else
+#ifdef __AVX__
+#define VEC_PART_BYTES 32
+#else
+#define VEC_PART_BYTES 16
+#endif
+#define VEC_PARTS (64 / VEC_PART_BYTES)
+typedef float vecf_part __attribute__((vector_size(VEC_PART_BYTES)));
+typedef int32_t veci_part __attribute__((vector_size(VEC_PART_BYTES)));
+#define VEC_COMPARISON(name, type, part, operator)                                                 \
+    VEC_INLINE veci name(type a, type b)                                                           \
+    {                                                                                              \
+        union {                                                                                    \
+            type v;                                                                                \
+            part p[VEC_PARTS];                                                                     \
+        } x = {a}, y = {b};                                                                        \
+        union {                                                                                    \
+            veci v;                                                                                \
+            veci_part p[VEC_PARTS];                                                                \
+        } r;                                                                                       \
+        for (int i = 0; i < VEC_PARTS; i++) r.p[i] = (veci_part)(x.p[i] operator y.p[i]);          \
+        return r.v;                                                                                \
+    }
+#endif
+VEC_COMPARISON(vec_less, vecf, vecf_part, <)
+VEC_COMPARISON(vec_up_to, vecf, vecf_part, <=)
+VEC_COMPARISON(vec_differ, vecf, vecf_part, !=)
+VEC_COMPARISON(vec_lower, veci, veci_part, <)
+
+/* Lanes that are a NaN. */
+VEC_INLINE veci vec_nan(vecf a)
+{
+    return vec_differ(a, a);
+}
+
 /* What the language has no operator for: a * b + c, the square root, and the greater and the smaller
  * of two, the second of them where one is NaN. */
 #if defined(__AVX512F__)
@@ -105,9 +148,20 @@ VEC_INLINE vecf vec_min(vecf a, vecf b)
     return (vecf)_mm512_min_ps((__m512)a, (__m512)b);
 }
 #else
+#ifdef __AVX__
+typedef union vec_halves {
+    vecf v;
+    __m256 h[2];
+} vec_halves;
+#endif
+
 VEC_INLINE vecf vec_fma(vecf a, vecf b, vecf c)
 {
-#ifdef __FP_FAST_FMAF
+#if defined(__FMA__)
+    vec_halves x = {a}, y = {b}, z = {c};
+    for (int i = 0; i < 2; i++) z.h[i] = _mm256_fmadd_ps(x.h[i], y.h[i], z.h[i]);
+    return z.v;
+#elif defined(__FP_FAST_FMAF)
     vecf r;
     for (int i = 0; i < VEC_LANES; i++) r[i] = __builtin_fmaf(a[i], b[i], c[i]);
     return r;
@@ -118,9 +172,15 @@ VEC_INLINE vecf vec_fma(vecf a, vecf b, vecf c)
 
 VEC_INLINE vecf vec_sqrt(vecf a)
 {
+#ifdef __AVX__
+    vec_halves x = {a};
+    for (int i = 0; i < 2; i++) x.h[i] = _mm256_sqrt_ps(x.h[i]);
+    return x.v;
+#else
     vecf r;
     for (int i = 0; i < VEC_LANES; i++) r[i] = sqrtf(a[i]);
     return r;
+#endif
 }
 
 /* Turn sixteen rows into sixteen columns. */
@@ -134,14 +194,26 @@ VEC_INLINE void vec_transpose(vecf r[16])
 
 VEC_INLINE vecf vec_max(vecf a, vecf b)
 {
-    veci greater = a > b;
+#ifdef __AVX__
+    vec_halves x = {a}, y = {b};
+    for (int i = 0; i < 2; i++) x.h[i] = _mm256_max_ps(x.h[i], y.h[i]);
+    return x.v;
+#else
+    veci greater = vec_less(b, a);
     return (vecf)((greater & (veci)a) | (~greater & (veci)b));
+#endif
 }
 
 VEC_INLINE vecf vec_min(vecf a, vecf b)
 {
-    veci less = a < b;
+#ifdef __AVX__
+    vec_halves x = {a}, y = {b};
+    for (int i = 0; i < 2; i++) x.h[i] = _mm256_min_ps(x.h[i], y.h[i]);
+    return x.v;
+#else
+    veci less = vec_less(a, b);
     return (vecf)((less & (veci)a) | (~less & (veci)b));
+#endif
 }
 #endif
 
@@ -166,15 +238,17 @@ VEC_INLINE vecf vec_keep(veci mask, vecf a)
 VEC_INLINE veci vec_between(int64_t begin, int64_t end)
 {
     const veci lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    return (lane >= (int32_t)(begin < VEC_LANES ? begin : VEC_LANES)) &
-           (lane < (int32_t)(end < VEC_LANES ? end : VEC_LANES));
+    int32_t from = (int32_t)(begin < VEC_LANES ? begin : VEC_LANES);
+    int32_t to = (int32_t)(end < VEC_LANES ? end : VEC_LANES);
+    return ~vec_lower(lane, lane - lane + from) & vec_lower(lane, lane - lane + to);
 }
 
 /* Lanes before `n` as they are, zeros from there on. */
 VEC_INLINE vecf vec_first(vecf a, int64_t n)
 {
     const veci lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    return vec_keep(lane < (int32_t)(n < VEC_LANES ? n : VEC_LANES), a);
+    int32_t count = (int32_t)(n < VEC_LANES ? n : VEC_LANES);
+    return vec_keep(vec_lower(lane, lane - lane + count), a);
 }
 
 /* Sum of the lanes: halves added until one is left. */
@@ -225,7 +299,7 @@ VEC_INLINE vecf vec_load_bf16(const uint16_t *p)
 /* The upper half rounded to nearest, ties to even, as 32 bits. */
 VEC_INLINE vecu vec_to_bf16(vecf v)
 {
-    vecu u = (vecu)v, nan = (vecu)(v != v);
+    vecu u = (vecu)v, nan = (vecu)vec_nan(v);
     vecu rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
     return (nan & (u >> 16 | 0x40u)) | (~nan & rounded);
 }
@@ -274,7 +348,7 @@ VEC_INLINE void vec_store_f16(uint16_t *p, vecf v)
 {
 #if defined(__F16C__)
     /* The instruction keeps a NaN's payload and dtype.h does not: it goes without one. */
-    vecu nan = (vecu)(v != v), u = ((vecu)v & ~(nan & 0x3fffffu)) | (nan & 0x400000u);
+    vecu nan = (vecu)vec_nan(v), u = ((vecu)v & ~(nan & 0x3fffffu)) | (nan & 0x400000u);
 #if defined(__AVX512F__)
     _mm256_storeu_si256((__m256i_u *)(void *)p,
                         _mm512_cvtps_ph((__m512)u, _MM_FROUND_TO_NEAREST_INT));
@@ -381,7 +455,7 @@ VEC_INLINE void vec_exp2(vecf *t, int n)
     const float magic = 0x1.8p23f;
     vecf shifted[VEC_GROUP], f[VEC_GROUP], p[VEC_GROUP];
     veci tiny[VEC_GROUP];
-    VEC_EACH(n) tiny[i] = t[i] < -125.0f;
+    VEC_EACH(n) tiny[i] = vec_less(t[i], vec_set(-125.0f));
     VEC_EACH(n) f[i] = vec_at_most(vec_at_least(t[i], -125.0f), 127.0f);
     VEC_EACH(n) shifted[i] = f[i] + magic;
     VEC_EACH(n) f[i] -= shifted[i] - magic;

@@ -25,7 +25,7 @@ VEC_INLINE float greatest_of(const void *x, int64_t n, yk_dtype t)
     vecf most = {0};
     for (int64_t i = 0; i < n; i += VEC_LANES) {
         vecf v = magnitude(vec_load_n(x, i, n - i, t));
-        most = vec_max(vec_keep((vecu)v < 0x7f800000u, v), most);
+        most = vec_max(vec_keep(vec_less(v, vec_set(INFINITY)), v), most);
     }
     return vec_greatest(most);
 }
@@ -52,9 +52,10 @@ int yk_wire_scale_exponent(float greatest, int n_ranks)
 VEC_INLINE vecf saturate(vecf v, yk_dtype to)
 {
     if (to != YK_BF16) return v;
-    vecu sign = (vecu)v & 0x80000000u, bits = (vecu)v & 0x7fffffffu;
-    vecu over = (vecu)(bits >= 0x7f7f8000u) & (vecu)(bits < 0x7f800000u);
-    return (vecf)((over & (sign | 0x7f7f0000u)) | (~over & (vecu)v));
+    veci sign = (veci)v & INT32_MIN, bits = (veci)v & INT32_MAX;
+    veci over =
+        vec_lower(bits - bits + 0x7f7f7fff, bits) & vec_lower(bits, bits - bits + 0x7f800000);
+    return (vecf)((over & (sign | 0x7f7f0000)) | (~over & (veci)v));
 }
 
 VEC_INLINE int64_t pack(void *wire, yk_dtype to, const void *x, yk_dtype from, int64_t n,
@@ -68,7 +69,7 @@ VEC_INLINE int64_t pack(void *wire, yk_dtype to, const void *x, yk_dtype from, i
         veci count = {0};
         for (int64_t i = begin; i < end; i += VEC_LANES) {
             vecf v = vec_load_n(x, i, n - i, from), scaled = v * scale;
-            count += (magnitude(scaled) <= gone) & (v != 0);
+            count += vec_up_to(magnitude(scaled), vec_set(gone)) & vec_differ(v, vec_set(0));
             vec_store_n(wire, i, n - i, saturate(scaled, to), to);
         }
         for (int i = 0; i < VEC_LANES; i++) flushed -= count[i];
