@@ -36,6 +36,7 @@ void op_case_open(op_case *c, int threads, uint64_t seed)
 static void release_workspace(op_case *c)
 {
     if (c->lent_bytes == 0) return;
+    assert_int_equal(yk_stream_synchronize(c->stream), YK_OK);
     int64_t all = c->lent_bytes + 2 * GUARD_BYTES;
     yk_device_free(c->device, YK_MEMORY_DEVICE, all, c->lent);
     yk_device_free(c->device, YK_MEMORY_PINNED, all, c->lent_image);
@@ -49,6 +50,7 @@ static int64_t allocation_bytes(const op_buffer *b)
 
 static void release_buffers(op_case *c)
 {
+    assert_int_equal(yk_stream_synchronize(c->stream), YK_OK);
     for (int i = 0; i < c->n_buffers; i++) {
         op_buffer *b = &c->buffers[i];
         yk_device_free(c->device, YK_MEMORY_DEVICE, allocation_bytes(b), b->memory);
@@ -147,10 +149,10 @@ double op_random_normal(op_case *c)
 
 /* ---- buffers ------------------------------------------------------------------------------ */
 
-static void copy_or_fail(op_case *c, void *dst, const void *src, int64_t bytes, yk_copy_kind kind)
+/* Copies are waited for together: processes that share a GPU take turns at it, and each waits a turn. */
+static void enqueue_copy(op_case *c, void *dst, const void *src, int64_t bytes, yk_copy_kind kind)
 {
     assert_int_equal(yk_copy(c->stream, dst, src, bytes, kind), YK_OK);
-    assert_int_equal(yk_stream_synchronize(c->stream), YK_OK);
 }
 
 static op_buffer *new_buffer(op_case *c, op_role role, yk_dtype t, int64_t n, int64_t bytes)
@@ -172,7 +174,7 @@ static op_buffer *new_buffer(op_case *c, op_role role, yk_dtype t, int64_t n, in
 
 static void upload(op_case *c, const op_buffer *b)
 {
-    copy_or_fail(c, b->memory, b->host, allocation_bytes(b), YK_COPY_HOST_TO_DEVICE);
+    enqueue_copy(c, b->memory, b->host, allocation_bytes(b), YK_COPY_HOST_TO_DEVICE);
 }
 
 op_buffer *op_given(op_case *c, op_role role, yk_dtype t, int64_t n, const double *values)
@@ -283,7 +285,7 @@ void op_lend_workspace(op_case *c)
     yk_stream_set_workspace(c->stream, NULL, 0);
     if (bytes == 0) return;
     if (c->lent_bytes == 0) make_workspace(c, bytes);
-    copy_or_fail(c, c->lent, c->lent_image, bytes + 2 * GUARD_BYTES, YK_COPY_HOST_TO_DEVICE);
+    enqueue_copy(c, c->lent, c->lent_image, bytes + 2 * GUARD_BYTES, YK_COPY_HOST_TO_DEVICE);
     yk_stream_set_workspace(c->stream, c->lent + GUARD_BYTES, bytes);
 }
 
@@ -294,15 +296,20 @@ static void check_guard(const op_case *c, const uint8_t *guard, const char *wher
             fail_msg("%s: written outside %s, guard byte %d", c->label, where, i);
 }
 
-static void check_workspace(op_case *c)
+/* The guards before and behind the workspace, into `guards`. */
+static void fetch_workspace(op_case *c, uint8_t (*guards)[GUARD_BYTES])
 {
     if (c->lent_bytes == 0) return;
-    uint8_t guards[2][GUARD_BYTES];
-    for (int i = 0; i < 2; i++) {
-        const uint8_t *at = c->lent + (i == 0 ? 0 : GUARD_BYTES + c->lent_bytes);
-        copy_or_fail(c, guards[i], at, GUARD_BYTES, YK_COPY_DEVICE_TO_HOST);
-        check_guard(c, guards[i], i == 0 ? "the workspace, before it" : "the workspace, behind it");
-    }
+    enqueue_copy(c, guards[0], c->lent, GUARD_BYTES, YK_COPY_DEVICE_TO_HOST);
+    enqueue_copy(c, guards[1], c->lent + GUARD_BYTES + c->lent_bytes, GUARD_BYTES,
+                 YK_COPY_DEVICE_TO_HOST);
+}
+
+static void check_workspace(const op_case *c, uint8_t (*guards)[GUARD_BYTES])
+{
+    if (c->lent_bytes == 0) return;
+    check_guard(c, guards[0], "the workspace, before it");
+    check_guard(c, guards[1], "the workspace, behind it");
 }
 
 static void digest_bytes(op_case *c, const uint8_t *bytes, int64_t n)
@@ -310,12 +317,18 @@ static void digest_bytes(op_case *c, const uint8_t *bytes, int64_t n)
     for (int64_t i = 0; i < n; i++) c->digest = (c->digest ^ bytes[i]) * 1099511628211u;
 }
 
-static void collect(op_case *c, op_buffer *b, int index)
+static uint8_t *fetch(op_case *c, const op_buffer *b)
 {
-    char where[40];
     uint8_t *image = malloc((size_t)allocation_bytes(b));
     assert_non_null(image);
-    copy_or_fail(c, image, b->memory, allocation_bytes(b), YK_COPY_DEVICE_TO_HOST);
+    enqueue_copy(c, image, b->memory, allocation_bytes(b), YK_COPY_DEVICE_TO_HOST);
+    return image;
+}
+
+/* Check and keep what has been fetched; `image` is released. */
+static void collect(op_case *c, op_buffer *b, int index, uint8_t *image)
+{
+    char where[40];
     bool same = memcmp(image + GUARD_BYTES, b->host + GUARD_BYTES, (size_t)b->bytes) == 0;
     memcpy(b->host, image, (size_t)allocation_bytes(b));
     free(image);
@@ -331,9 +344,12 @@ static void collect(op_case *c, op_buffer *b, int index)
 
 void op_collect(op_case *c)
 {
+    uint8_t *images[OP_MAX_BUFFERS], guards[2][GUARD_BYTES];
+    for (int i = 0; i < c->n_buffers; i++) images[i] = fetch(c, &c->buffers[i]);
+    fetch_workspace(c, guards);
     assert_int_equal(yk_stream_synchronize(c->stream), YK_OK);
-    for (int i = 0; i < c->n_buffers; i++) collect(c, &c->buffers[i], i);
-    check_workspace(c);
+    for (int i = 0; i < c->n_buffers; i++) collect(c, &c->buffers[i], i, images[i]);
+    check_workspace(c, guards);
 }
 
 /* ---- comparing ---------------------------------------------------------------------------- */
