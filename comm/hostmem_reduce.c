@@ -15,7 +15,9 @@
  * are in use while sums are formed. What a chunk holds in staging memory is doubled for it, and there is
  * room for more of them to arrive. Where elements are what travels, nothing is packed: parts leave from
  * where they lie, and sums arrive where they belong, which has left by then, or the sum would not have
- * been formed.
+ * been formed. A rank that then keeps its own sum alone lets the others' parts arrive where those lay
+ * that it has sent them: no sum holds up the link, though a product may leave a sum no multiprocessor
+ * for milliseconds.
  */
 #include "comm/hostmem.h"
 #include "runtime/base/arith.h"
@@ -31,6 +33,7 @@ typedef struct sums {
     int64_t chunk;     /* elements of a part that are added at once */
     uint32_t n_pieces; /* that one travels in */
     bool packs;        /* elements are not yet what travels */
+    bool in_place;     /* what arrives takes the place of what has left */
     yk_wire_scale scale;
     int64_t *flushed; /* device memory */
 } sums;
@@ -58,17 +61,19 @@ static char *staging(const sums *x, int64_t base, const span *s, int width, int 
     return x->comm->staging + base + (s->parity * width + i) * x->group->layout.chunk_bytes;
 }
 
-/* Where a rank's part of a chunk arrives. */
-static char *arrival(const sums *x, const span *s, int rank)
-{
-    const hostmem_layout *l = &x->group->layout;
-    return x->comm->staging + l->in + (s->arrival * l->n + rank) * l->chunk_bytes;
-}
-
 /* A chunk of a rank's part. */
 static char *part(const sums *x, const span *s, int rank)
 {
     return (char *)x->r->full + (rank * x->r->count + s->begin) * yk_dtype_bytes(x->r->dtype);
+}
+
+/* Where a chunk of this rank's part arrives from rank 0; from the others, `stride` bytes behind each. */
+static char *arrivals(const sums *x, const span *s, int64_t *stride_out)
+{
+    const hostmem_layout *l = &x->group->layout;
+    *stride_out = x->in_place ? x->r->count * yk_dtype_bytes(x->r->dtype) : l->chunk_bytes;
+    if (x->in_place) return part(x, s, 0);
+    return x->comm->staging + l->in + s->arrival * l->n * l->chunk_bytes;
 }
 
 /* 0 .. n-2 for the other ranks. */
@@ -145,7 +150,8 @@ static yk_status send(const sums *x, const span *s)
             x->packs ? staging(x, g->layout.out, s, n - 1, other(x, to)) : part(x, s, to);
         YK_TRY(send_pieces(x, HOSTMEM_PART_READY, to, g->n_parts, s, from));
     }
-    return x->packs ? yk_event_record(g->events[HOSTMEM_SENT][s->parity], x->copies->down) : YK_OK;
+    if (!x->packs && !x->in_place) return YK_OK;
+    return yk_event_record(g->events[HOSTMEM_SENT][s->parity], x->copies->down);
 }
 
 /* All parts of a chunk, where the sum reads them. */
@@ -153,10 +159,14 @@ static yk_status receive(const sums *x, const span *s)
 {
     const hostmem_group *g = x->group;
     int n = x->comm->size;
-    YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][s->arrival], x->copies->up));
+    int64_t stride;
+    char *to = arrivals(x, s, &stride);
+    YK_TRY(yk_event_wait(x->in_place ? g->events[HOSTMEM_SENT][s->parity]
+                                     : g->events[HOSTMEM_SUMMED][s->arrival],
+                         x->copies->up));
     for (int i = 1; i < n; i++) {
         int from = (x->comm->index + n - i) % n;
-        YK_TRY(receive_pieces(x, HOSTMEM_PART_READY, from, g->n_parts, s, arrival(x, s, from)));
+        YK_TRY(receive_pieces(x, HOSTMEM_PART_READY, from, g->n_parts, s, to + from * stride));
     }
     YK_TRY(yk_event_record(g->events[HOSTMEM_ARRIVED][s->arrival], x->copies->up));
     return yk_event_wait(g->events[HOSTMEM_ARRIVED][s->arrival], x->stream);
@@ -164,11 +174,12 @@ static yk_status receive(const sums *x, const span *s)
 
 static yk_status sum(const sums *x, const span *s, void *to)
 {
-    const hostmem_layout *l = &x->group->layout;
+    int64_t stride;
+    const char *parts = arrivals(x, s, &stride);
     return yk_sum_parts(x->stream, &(yk_sum_parts_args){.sum = to,
-                                                        .parts = arrival(x, s, 0),
+                                                        .parts = parts,
                                                         .own = part(x, s, x->comm->index),
-                                                        .stride = l->chunk_bytes,
+                                                        .stride = stride,
                                                         .n_parts = x->comm->size,
                                                         .own_part = x->comm->index,
                                                         .scale = x->scale,
@@ -279,6 +290,7 @@ yk_status yk_hostmem_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream
               .copies = &g->copies[HOSTMEM_LANE_REDUCE],
               .chunk = yk_comm_hostmem_chunk(c, r->count, r->wire),
               .packs = yk_reduction_packs(r),
+              .in_place = r->shard && !yk_reduction_packs(r),
               .flushed = (void *)(c->staging + g->layout.n_flushed)};
     x.n_pieces = count_pieces(&x, x.chunk * yk_dtype_bytes(r->wire));
     YK_TRY(yk_hostmem_begin(c, HOSTMEM_LANE_REDUCE, stream));
