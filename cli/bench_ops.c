@@ -176,7 +176,16 @@ static yk_status bench_norm(yk_bench *b)
                                        .kind = layer ? YK_NORM_LAYER : YK_NORM_RMS,
                                        .dtype = b->dtype,
                                        .grad_dtype = b->dtype};
-    return yk_bench_run(b, "norm_backward", size, run_norm_backward, g, sizeof *g, sets,
+    int64_t kept = b->used;
+    YK_TRY(yk_bench_run(b, "norm_backward", size, run_norm_backward, g, sizeof *g, sets,
+                        yk_norm_backward_cost(g)));
+    if (!layer) return YK_OK; /* no product beside it has a bias */
+    b->used = kept;
+    for (int i = 0; i < sets; i++) {
+        g[i].dx_sum = yk_bench_space(b, b->dtype, cols);
+        g[i].add_sum = yk_bench_space(b, b->dtype, cols);
+    }
+    return yk_bench_run(b, "norm_backward sums", size, run_norm_backward, g, sizeof *g, sets,
                         yk_norm_backward_cost(g));
 }
 
