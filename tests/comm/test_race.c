@@ -1,0 +1,67 @@
+/* tests/comm/test_race.c - who wins a race: one backend for both kinds of collectives, or each where it is
+ * faster by more than a race may err.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "comm/race.h"
+
+static void expect_winners(double nccl_gather, double nccl_sum, double hostmem_gather,
+                           double hostmem_sum, const char *gathers, const char *sums)
+{
+    yk_race r = {.backends = {YK_COMM_NCCL, YK_COMM_HOSTMEM},
+                 .n_backends = 2,
+                 .gather_s = {nccl_gather, hostmem_gather},
+                 .reduce_s = {nccl_sum, hostmem_sum}};
+    yk_race_judge(&r);
+    assert_string_equal(yk_race_name(&r, r.gathers), gathers);
+    assert_string_equal(yk_race_name(&r, r.sums), sums);
+}
+
+static void who_is_faster_at_both_wins_both(void **state)
+{
+    (void)state;
+    expect_winners(1, 2, 3, 4, "nccl", "nccl");
+    expect_winners(3, 4, 1, 2, "hostmem", "hostmem");
+    expect_winners(1, 1, 1, 1, "nccl", "nccl");
+}
+
+static void each_wins_its_kind_where_that_is_worth_two(void **state)
+{
+    (void)state;
+    expect_winners(1, 3, 2, 2, "nccl", "hostmem");
+    expect_winners(2, 2, 1, 3, "hostmem", "nccl");
+    expect_winners(1.00, 1.1, 1.1, 1.00, "nccl", "hostmem"); /* 2.00 against 2.10 */
+}
+
+static void a_gain_that_may_be_an_error_is_none(void **state)
+{
+    (void)state;
+    expect_winners(1.00, 1.05, 1.03, 1.00, "hostmem", "hostmem"); /* 2.00 against 2.03 */
+    expect_winners(1.00, 1.02, 1.05, 1.00, "nccl", "nccl");
+}
+
+static void one_runs_alone(void **state)
+{
+    (void)state;
+    yk_race r = {
+        .backends = {YK_COMM_MPI}, .n_backends = 1, .gather_s = {1}, .reduce_s = {2}, .sums = 1};
+    yk_race_judge(&r);
+    assert_int_equal(r.sums, 0);
+    assert_int_equal(r.gathers, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_is_faster_at_both_wins_both),
+        cmocka_unit_test(each_wins_its_kind_where_that_is_worth_two),
+        cmocka_unit_test(a_gain_that_may_be_an_error_is_none),
+        cmocka_unit_test(one_runs_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
