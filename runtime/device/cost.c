@@ -204,10 +204,8 @@ yk_cost yk_swiglu_backward_cost(const yk_swiglu_backward_args *a)
 yk_cost yk_cross_entropy_cost(const yk_cross_entropy_args *a)
 {
     int64_t logits = a->rows * (a->vocab + (a->backward ? a->stride : 0));
-    yk_cost cost = memory_cost(a->dtype, bytes_of(a->dtype, logits) + bytes_of(YK_F32, a->rows) +
-                                             bytes_of(YK_I32, a->rows));
-    cost.again = a->backward ? bytes_of(a->dtype, a->rows * a->vocab) : 0; /* the sum comes first */
-    return cost;
+    return memory_cost(a->dtype, bytes_of(a->dtype, logits) + bytes_of(YK_F32, a->rows) +
+                                     bytes_of(YK_I32, a->rows));
 }
 
 yk_cost yk_loss_sum_cost(const yk_loss_sum_args *a)
