@@ -437,7 +437,7 @@ static yk_status parse(int argc, char **argv, request *r, bool *done_out)
          .out = &r->warmup,
          .value = "N",
          .text = "steps before them (4)",
-         .min = 1,
+         .min = 0,
          .max = MAX_STEPS},
         {.name = "precision",
          .type = YK_CLI_TEXT,

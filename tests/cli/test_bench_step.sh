@@ -52,6 +52,11 @@ bench --model tiny-gpt2 --precision fp32 --batch 4 --set memory.recompute=block
 expect_status 0
 [ "$(number model_flops)" = "$flops" ] || fail "other operations"
 
+case_is "the first step can be timed, too"
+bench --model tiny-gpt2 --warmup 0 --steps 1
+expect_status 0
+holds "$(number ms) > 0 && $(number ms_min) == $(number ms_max) && $(number loss_first) == $(number loss_last)"
+
 case_is "every precision"
 for precision in bf16 fp16; do
     bench --model tiny-llama --precision $precision
