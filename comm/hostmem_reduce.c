@@ -17,7 +17,7 @@
  * where they lie, and sums arrive where they belong, which has left by then, or the sum would not have
  * been formed. A rank that then keeps its own sum alone lets the others' parts arrive where those lay
  * that it has sent them: no sum holds up the link, though a product may leave a sum no multiprocessor
- * for milliseconds.
+ * for milliseconds. A long sum for all ranks is first formed like that.
  */
 #include "comm/hostmem.h"
 #include "runtime/base/arith.h"
@@ -250,15 +250,46 @@ static yk_status spread(const sums *x, const span *s)
 
 /* ---- the whole ---------------------------------------------------------------------------- */
 
-static yk_status all_chunks(const sums *x)
+static yk_status add_all(const sums *x, int64_t n_chunks)
 {
-    int64_t n_chunks = yk_div_up(x->r->count, x->chunk);
     for (int64_t k = 0; k < n_chunks + 2; k++) {
         span sent = span_of(x, k), added = span_of(x, k - 1), spread_out = span_of(x, k - 2);
         if (k < n_chunks) YK_TRY(send(x, &sent));
         if (k >= 1 && k - 1 < n_chunks) YK_TRY(add(x, &added));
         if (k >= 2 && !x->r->shard) YK_TRY(spread(x, &spread_out));
     }
+    return YK_OK;
+}
+
+/* For all ranks, but first as for this one alone, so that what arrives has room. */
+static yk_status add_then_spread(const sums *x, int64_t n_chunks)
+{
+    const hostmem_group *g = x->group;
+    sums first = *x;
+    yk_reduction own = *x->r;
+    span all = span_of(x, 0);
+    own.shard = part(x, &all, x->comm->index);
+    first.r = &own;
+    first.in_place = true;
+    YK_TRY(add_all(&first, n_chunks));
+    YK_TRY(yk_event_record(g->events[HOSTMEM_SUMMED][0], x->stream));
+    YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][0], x->copies->down));
+    YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][0], x->copies->up));
+    for (int64_t k = 0; k < n_chunks + 1; k++) {
+        span sent = span_of(x, k), spread_out = span_of(x, k - 1);
+        if (k < n_chunks)
+            YK_TRY(send_pieces(x, HOSTMEM_SUM_READY, HOSTMEM_ALL, g->n_sums, &sent,
+                               part(x, &sent, x->comm->index)));
+        if (k >= 1) YK_TRY(spread(x, &spread_out));
+    }
+    return YK_OK;
+}
+
+static yk_status all_chunks(const sums *x)
+{
+    int64_t n_chunks = yk_div_up(x->r->count, x->chunk);
+    bool is_long = !x->packs && !x->r->shard && n_chunks > HOSTMEM_ARRIVALS;
+    YK_TRY(is_long ? add_then_spread(x, n_chunks) : add_all(x, n_chunks));
     span last = span_of(x, n_chunks - 1);
     uint32_t n_pieces = last.number + count_pieces(x, last.bytes);
     x->group->n_parts += n_pieces;
