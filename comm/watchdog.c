@@ -35,7 +35,7 @@
 #define SLOW_MIN_US 1000 /* and so much longer than the median */
 #define SLOW_STEPS  10
 #define SLOW_LOST_US                                                                               \
-    100000 /* that all these steps lost; less is a moment that something else had the processor */
+    250000 /* that all these steps lost; less is a moment that something else had the processor */
 
 /* A place in one word. */
 #define NO_UNIT         0xffff

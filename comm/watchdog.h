@@ -7,7 +7,7 @@
  *           leave with its status. All take the same notes in the same order, so that the rank with the
  *           fewest is the one that the others wait for.
  * Slow.     A rank that computes more than 1.5 times as long as the median rank, in ten steps in a row
- *           and for a tenth of a second more in all of them, is named once, in a warning. Waiting for
+ *           and for a quarter of a second more in all of them, is named once, in a warning. Waiting for
  *           others is not computing.
  * First step. Until a rank has made one, and while it saves, it may take longer than `timeout_s`.
  * Threads.  One thread takes notes; the watching is done by one of the watchdog's own.

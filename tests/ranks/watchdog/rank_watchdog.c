@@ -73,7 +73,7 @@ static void run(watched *w, const char *what, const char *word)
     if (strcmp(what, "slow") == 0)
         for (int i = 0; i < 21; i++) step(w, i, 1e-3, 0.03);
     if (strcmp(what, "moment") == 0)
-        for (int i = 0; i < 40; i++) step(w, i, 1e-3, i >= 10 && i < 25 ? 0.004 : 0);
+        for (int i = 0; i < 40; i++) step(w, i, 1e-3, i >= 10 && i < 25 ? 0.01 : 0);
     if (strcmp(what, "hang") == 0)
         for (int i = 0; i < 6; i++) step(w, i, 1e-3, i < 5 ? 0 : 60);
     if (strcmp(what, "start") == 0) {
