@@ -457,9 +457,8 @@ static void a_wait_blocks_the_host_of_a_described_cpu_alone(void **state)
     }
 }
 
-/* What is computed while the link of a GPU is busy takes longer, by no more than the time that both are; a
- * machine's own processors have no link. */
-static void a_busy_link_takes_a_share_of_what_a_gpu_computes_beside_it(void **state)
+/* What a GPU computes beside a collective takes longer, by a share of the time that both are under way. */
+static void a_collective_takes_a_share_of_what_a_gpu_computes_beside_it(void **state)
 {
     (void)state;
     double seconds[2][3];
@@ -505,7 +504,7 @@ int main(void)
         TEST(a_dry_stream_never_calls_and_spends_what_it_is_charged),
         TEST(a_described_cpu_transfers_beside_its_compute),
         TEST(a_wait_blocks_the_host_of_a_described_cpu_alone),
-        TEST(a_busy_link_takes_a_share_of_what_a_gpu_computes_beside_it),
+        TEST(a_collective_takes_a_share_of_what_a_gpu_computes_beside_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
