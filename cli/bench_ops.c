@@ -35,6 +35,7 @@ RUNNER(cross_entropy)
 RUNNER(loss_sum)
 RUNNER(sum_squares)
 RUNNER(adamw)
+RUNNER(draw_normal)
 RUNNER(cast)
 
 typedef struct copy_args {
@@ -449,6 +450,10 @@ static yk_status bench_step(yk_bench *b)
     yk_sum_squares_args q = {.values = b->values, .x = grad, .n = n, .dtype = b->dtype};
     YK_TRY(yk_bench_run(b, "sum_squares", size, run_sum_squares, &q, sizeof q, 1,
                         yk_sum_squares_cost(&q)));
+    b->used = kept;
+    yk_draw_normal_args w = {.dst = param, .n = n, .normal = {.deviation = 1}, .dtype = b->dtype};
+    YK_TRY(yk_bench_run(b, "draw_normal", size, run_draw_normal, &w, sizeof w, 1,
+                        yk_draw_normal_cost(&w)));
     b->used = kept;
     yk_cast_args c = {
         .dst = param, .src = master, .n = n, .dst_dtype = b->dtype, .src_dtype = YK_F32};
