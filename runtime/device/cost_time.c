@@ -5,9 +5,9 @@
  *            tiles run at the full rate, small ones fill the last round better. Where tiles are few,
  *            sums are split over their depth and added up afterwards by way of memory. Each tile
  *            starts with a few steps that no product hides, which is what makes a small depth slow.
- *            The best of a few ways counts, as a library's heuristics find it. Writing the result,
- *            and reading what is added to it, comes on top: a kernel's epilogue is not hidden behind
- *            its own products.
+ *            The best of a few ways counts, as a library's heuristics find it. Half of the time
+ *            of writing the result, and of reading what is added to it, comes on top: a kernel's
+ *            epilogue is hidden behind other tiles' products alone.
  * Attention. Its products, and beside them the softmax, whose time goes by pairs of positions and
  *            not by the head's size: small heads are slow.
  * The rest.  Bytes over the memory's rate.
@@ -30,7 +30,10 @@ static const tile tiles[] = {
 #define N_TILES (sizeof tiles / sizeof tiles[0])
 
 /* Steps of depth that a tile's start costs. */
-#define START_DEPTH 64
+#define START_DEPTH 32
+
+/* What epilogues cost beside the products, of the time that their bytes take. */
+#define TAIL_SHARE 0.5
 
 /* Sums are split into at most so many parts, none of them shorter than this. */
 #define SPLITS_MAX      16
@@ -65,7 +68,7 @@ static double matmul_seconds(const yk_cost *c, const yk_device_spec *spec)
             double seconds = rounds_seconds(c, spec, &tiles[i], splits);
             if (best == 0 || seconds < best) best = seconds;
         }
-    return larger(best + c->tail / spec->memory_rate, memory);
+    return larger(best + TAIL_SHARE * c->tail / spec->memory_rate, memory);
 }
 
 static double attention_seconds(const yk_cost *c, const yk_device_spec *spec)

@@ -4,8 +4,8 @@
  * promises the data sheet is wrong. Beside each card stand its data sheet's figures: dense, with
  * fp32 sums, and the boost clock. From them follow
  *
- *   products   0.78 of the 16-bit and of the TF32 figure on sm_90, where power holds them back, 0.88
- *              on sm_80, 0.95 on GeForce cards, whose rate with fp32 sums is low enough to be kept;
+ *   products   0.734 of the 16-bit and 0.78 of the TF32 figure on sm_90, where power holds them back,
+ *              0.88 on sm_80, 0.95 on GeForce cards, whose rate with fp32 sums is low enough to be kept;
  *              fp32 0.78. Of the inner loops: what tiles, rounds and epilogues cost is in
  *              cost_time.c
  *   attention  products 0.385 of the 16-bit figure on sm_90 and 0.7 elsewhere, since the kernels'
@@ -129,7 +129,7 @@ static const known_spec known_specs[] = {
       CUDNN_SM90,
       .memory_bytes = GIB(79.1),
       MULTIPROCESSORS(132, 1.755),
-      .matmul_flops = RATES(52, 770),
+      .matmul_flops = RATES(52, 726),
       .tf32_flops = 385 * TERA,
       .attention_flops = RATES(10.7, 380),
       .memory_rate = 2750 * GIGA,
@@ -143,7 +143,7 @@ static const known_spec known_specs[] = {
       CUDNN_SM90,
       .memory_bytes = GIB(139.8),
       MULTIPROCESSORS(132, 1.755),
-      .matmul_flops = RATES(52, 770),
+      .matmul_flops = RATES(52, 726),
       .tf32_flops = 385 * TERA,
       .attention_flops = RATES(10.7, 380),
       .memory_rate = 3900 * GIGA,

@@ -213,7 +213,7 @@ static double product_seconds(int64_t m, int64_t n, int64_t k)
 static void tiles_that_do_not_fill_a_round_cost_a_whole_one(void **state)
 {
     (void)state;
-    double round = 2.0 * 256 * 128 * (960 + 64) / 1e9; /* one tile; its start is as 64 of depth */
+    double round = 2.0 * 256 * 128 * (960 + 32) / 1e9; /* one tile; its start is as 32 of depth */
     assert_true(fabs(product_seconds(1024, 128, 960) - round) < 1e-6 * round);
     assert_true(fabs(product_seconds(2048, 128, 960) - 2 * round) < 1e-6 * round);
     double five = product_seconds(1280, 128, 960); /* smaller tiles fill the second round better */
@@ -223,13 +223,13 @@ static void tiles_that_do_not_fill_a_round_cost_a_whole_one(void **state)
 static void a_small_depth_is_slower_for_its_operations(void **state)
 {
     (void)state;
-    assert_true(product_seconds(2048, 256, 64) > 1.8 * product_seconds(2048, 256, 960) / 15);
+    assert_true(product_seconds(2048, 256, 64) > 1.4 * product_seconds(2048, 256, 960) / 15);
     /* Few tiles and a great depth: the sums are split over the multiprocessors. */
     double one = product_seconds(256, 128, 8192);
     assert_true(one < 0.3 * 2.0 * 256 * 128 * 8192 / 1e9);
 }
 
-static void what_an_epilogue_moves_comes_on_top(void **state)
+static void half_of_what_an_epilogue_moves_comes_on_top(void **state)
 {
     (void)state;
     yk_device_spec spec = round_rates;
@@ -241,7 +241,7 @@ static void what_an_epilogue_moves_comes_on_top(void **state)
     a.residual = &memory;
     yk_cost added = yk_linear_forward_cost(&a);
     expect_near(yk_cost_seconds(&added, &spec) - yk_cost_seconds(&plain, &spec),
-                2.0 * 256 * 256 / 1e9);
+                0.5 * 2.0 * 256 * 256 / 1e9);
 }
 
 static void the_softmax_takes_its_time_whatever_the_heads_size(void **state)
@@ -485,7 +485,7 @@ int main(void)
         cmocka_unit_test(gradients_that_accumulate_are_read_as_well),
         cmocka_unit_test(tiles_that_do_not_fill_a_round_cost_a_whole_one),
         cmocka_unit_test(a_small_depth_is_slower_for_its_operations),
-        cmocka_unit_test(what_an_epilogue_moves_comes_on_top),
+        cmocka_unit_test(half_of_what_an_epilogue_moves_comes_on_top),
         cmocka_unit_test(the_softmax_takes_its_time_whatever_the_heads_size),
         cmocka_unit_test(attention_backward_is_five_products_for_two),
         cmocka_unit_test(memory_bound_operations_have_the_bytes_of_their_arrays),
