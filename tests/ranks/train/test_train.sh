@@ -85,7 +85,7 @@ done
 [ "$(grep -c '"name": "step [0-9]*"' $trace)" -eq 1 ] || fail "not one step"
 
 case_is "configurations that differ are an error that names the key"
-run timeout -k 5 40 mpirun -q --oversubscribe --bind-to none \
+run timeout -k 5 "$(limit 40)" mpirun -q --oversubscribe --bind-to none \
     -n 1 "$yoke" train c.yaml : -n 1 "$yoke" train c.yaml --set optim.lr=0.5
 expect_status 2
 expect_text err "lr: 0.5"
@@ -94,7 +94,7 @@ expect_text err "rank 1"
 
 case_is "data that one rank lacks end the run, with that rank's name"
 mkdir elsewhere
-run timeout -k 5 40 mpirun -q --oversubscribe --bind-to none \
+run timeout -k 5 "$(limit 40)" mpirun -q --oversubscribe --bind-to none \
     -n 1 "$yoke" train "$PWD/c.yaml" : -n 1 --wdir "$PWD/elsewhere" "$yoke" train "$PWD/c.yaml"
 expect_status 2
 expect_text err "yoke: text: cannot open: No such file or directory"

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../../expect.sh" || exit 1
 . "$YK_SOURCE/tests/ranks/ranks.sh" || exit 1
 program=$YK_BUILD/tests/ranks/watchdog/rank_watchdog
-time_limit=20
+time_limit=$(limit 20)
 
 names_nobody() {
     expect_status 0
@@ -41,7 +41,7 @@ for nodes in 3 1; do
     case_is "a rank that hangs is named with its place, and all leave (nodes of $nodes)"
     SECONDS=0
     on_ranks 3 $nodes "$program" hang
-    [ $SECONDS -le 7 ] || fail "it took $SECONDS s"
+    [ $SECONDS -le "$(limit 7)" ] || fail "it took $SECONDS s"
     expect_named 1 "has not gone on for 1 s while others wait for it, in step 5, the forward pass of unit 2"
 
     case_is "a rank that crashes is named (nodes of $nodes)"
@@ -51,7 +51,7 @@ for nodes in 3 1; do
     case_is "a rank that has said why it failed is not named, and the others leave (nodes of $nodes)"
     SECONDS=0
     on_ranks 3 $nodes "$program" fail
-    [ $SECONDS -le 7 ] || fail "it took $SECONDS s"
+    [ $SECONDS -le "$(limit 7)" ] || fail "it took $SECONDS s"
     [ "$status" -ne 0 ] || fail "exit status 0"
     expect_text err "yoke: this: failed"
     expect_no_text err "yoke: rank"
