@@ -23,7 +23,7 @@ typedef struct yk_race {
 bool yk_race_is_captured(cudaStream_t stream);
 
 /* Time the candidates and wait for them; the fastest that repeats its bits, the first unless another
- * is faster by more than a timing's noise. Not while the stream is captured.
+ * is faster by 4 %. Not while the stream is captured.
  *
  * YK_EDEVICE  the GPU failed
  */
