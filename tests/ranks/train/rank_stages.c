@@ -77,7 +77,7 @@ static void all_kept(yk_world *world, const char *dir, const char *backend)
 {
     static const char *const heads[] = {"model.tied=true", "model.tied=false"};
     static const char *const kept[] = {"memory.kept_blocks=0", "memory.kept_blocks=1",
-                                       "memory.kept_blocks=2", "memory.kept_blocks=9"};
+                                       "memory.kept_blocks=9"};
     static const char *const places[][2] = {
         {"memory.offload=[]", "comm.shelf=off"},
         {"memory.offload=[]", "comm.shelf=on"},
@@ -85,19 +85,21 @@ static void all_kept(yk_world *world, const char *dir, const char *backend)
         {"memory.offload=[params, grads, moments]", "comm.shelf=on"},
     };
     char micro[40];
+    if (!backend && yk_world_size(world) > 3) return; /* it only gathers another way */
     snprintf(micro, sizeof micro, "train.micro_batch=%d", 24 / yk_world_size(world));
     for (int head = 0; head < 2; head++) {
         const char *const sets[] = {shapes[2][0],     shapes[2][1], micro, models[1],
                                     "model.layers=5", heads[head],  NULL};
         part_outcome first = train(world, dir, sets, (const char *[]){zeros[0], NULL});
-        for (int i = 0; i < 16; i++) {
-            const char *const *place = places[i / 4];
-            if (!backend && i / 4 % 2) continue; /* there are no shelves */
-            part_about("%s %s %s %s %s", heads[head], kept[i % 4], place[0], place[1],
+        for (int i = 0; i < 12; i++) {
+            const char *const *place = places[i / 3];
+            if (!backend && i / 3 % 2) continue; /* there are no shelves */
+            part_about("%s %s %s %s %s", heads[head], kept[i % 3], place[0], place[1],
                        backend ? backend : "");
             part_outcome o =
                 train(world, dir, sets,
-                      (const char *[]){zeros[3], kept[i % 4], place[0], place[1], backend, NULL});
+                      (const char *[]){zeros[3], shards[yk_world_n_nodes(world) > 1], kept[i % 3],
+                                       place[0], place[1], backend, NULL});
             part_expect_same(world, &o, &first);
         }
     }
