@@ -90,7 +90,8 @@ static __device__ inline void put_shares(float *sums, float *shares, const float
 template <typename T, int V, bool RMS, bool ALL_SUMS, int MOST>
 static __global__ void __launch_bounds__(MOST)
     norm_groups_back(T *dx, float *parts, const T *dy, const T *add, const T *x, const T *weight,
-                     const float *mean, const float *rstd, int rows, int cols, int n_groups)
+                     const float *mean, const float *rstd, int rows, int cols, float per_col,
+                     int n_groups)
 {
     extern __shared__ __align__(16) unsigned char stages[];
     __shared__ float of_warp[2][2 * 32];
@@ -100,7 +101,7 @@ static __global__ void __launch_bounds__(MOST)
     bool mine = g.rank * V < cols;
     pack<T, V> packed_weight = {};
     if (mine) packed_weight = load<T, V>(weight + g.rank * V);
-    float dw[V] = {}, db[V] = {}, of_dx[V] = {}, of_add[V] = {}, per_col = 1.0f / (float)cols;
+    float dw[V] = {}, db[V] = {}, of_dx[V] = {}, of_add[V] = {};
     const int step = blockDim.x * 16, stride = gridDim.x * n_groups;
     const int64_t jump = (int64_t)stride * cols;
     uint32_t stage = shared_address(stages) + threadIdx.x * 16;
@@ -285,9 +286,10 @@ static cudaError_t launch_groups(const yk_norm_backward_args *a, float *parts, u
     int n_groups = (int)at_most(MOST / threads, MAX_GROUPS);
     unsigned all = (unsigned)(threads * n_groups);
     size_t bytes = (size_t)all * STAGES * TENSORS * 16;
-    norm_groups_back<T, full_pack<T>(), RMS, ALL_SUMS, MOST><<<blocks, all, bytes, s>>>(
-        (T *)a->dx, parts, (const T *)a->dy, (const T *)a->add, (const T *)a->x,
-        (const T *)a->weight, a->mean, a->rstd, (int)a->rows, (int)a->cols, n_groups);
+    norm_groups_back<T, full_pack<T>(), RMS, ALL_SUMS, MOST>
+        <<<blocks, all, bytes, s>>>((T *)a->dx, parts, (const T *)a->dy, (const T *)a->add,
+                                    (const T *)a->x, (const T *)a->weight, a->mean, a->rstd,
+                                    (int)a->rows, (int)a->cols, 1.0f / (float)a->cols, n_groups);
     return cudaGetLastError();
 }
 

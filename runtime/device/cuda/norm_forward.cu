@@ -41,7 +41,7 @@ template <typename T, int V, int PACKS, bool RMS>
 static __global__ void __launch_bounds__(WARPS * 32, PACKS < 8 ? 3 : 2)
     norm_warps(T *__restrict__ y, float *mean, float *rstd, const T *__restrict__ x,
                const T *__restrict__ weight, const T *__restrict__ bias, int rows, int cols,
-               float eps)
+               float per_col, float eps)
 {
     extern __shared__ __align__(16) unsigned char stages[];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, turn = 0;
@@ -64,7 +64,7 @@ static __global__ void __launch_bounds__(WARPS * 32, PACKS < 8 ? 3 : 2)
     __syncthreads();
     for (; row < rows; row += stride, turn ^= 1) {
         uint32_t at = stage + turn * PACKS * 512;
-        float e[PACKS][V] = {}, per_col = 1.0f / (float)cols, mu = 0, var = 0;
+        float e[PACKS][V] = {}, mu = 0, var = 0;
         copy_wait<STAGES - 1>();
 #pragma unroll
         for (int p = 0; p < PACKS; p++)
@@ -126,7 +126,7 @@ template <typename T, int V, bool RMS>
 static __global__ void __launch_bounds__(LONG_WARPS * 32)
     norm_long(T *__restrict__ y, float *mean, float *rstd, const T *__restrict__ x,
               const T *__restrict__ weight, const T *__restrict__ bias, int rows, int cols,
-              float eps, int row_bytes)
+              float per_col, float eps, int row_bytes)
 {
     extern __shared__ __align__(16) unsigned char stages[];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5, turn = 0;
@@ -152,7 +152,7 @@ static __global__ void __launch_bounds__(LONG_WARPS * 32)
         uint32_t at = stage + turn * row_bytes, w_at = table;
         const T *next =
             row + STAGES * stride < rows ? x + (int64_t)(row + STAGES * stride) * cols : nullptr;
-        float mu = 0, per_col = 1.0f / (float)cols;
+        float mu = 0;
         copy_wait<STAGES - 1>();
         if (!RMS) mu = per_col * sum_of_row<T, V>(at, cols, [](float e) { return e; });
         float var =
@@ -257,7 +257,7 @@ static cudaError_t launch_warps(const yk_norm_forward_args *a, int packs, int pr
         a->kind == YK_NORM_RMS ? norm_warps<T, V, PACKS, true> : norm_warps<T, V, PACKS, false>;
     return launch(kernel, a, processors, WARPS, bytes, s, (T *)a->y, a->mean, a->rstd,
                   (const T *)a->x, (const T *)a->weight, (const T *)a->bias, (int)a->rows,
-                  (int)a->cols, a->eps);
+                  (int)a->cols, 1.0f / (float)a->cols, a->eps);
 }
 
 /* Warps of a block for long rows: as many as have room for theirs; 0: none has. */
@@ -276,7 +276,7 @@ static cudaError_t launch_long(const yk_norm_forward_args *a, int row_bytes, lim
     auto *kernel = a->kind == YK_NORM_RMS ? norm_long<T, V, true> : norm_long<T, V, false>;
     return launch(kernel, a, l.processors, warps, bytes, s, (T *)a->y, a->mean, a->rstd,
                   (const T *)a->x, (const T *)a->weight, (const T *)a->bias, (int)a->rows,
-                  (int)a->cols, a->eps, row_bytes);
+                  (int)a->cols, 1.0f / (float)a->cols, a->eps, row_bytes);
 }
 
 cudaError_t yk_cuda_norm_forward(const yk_norm_forward_args *a, cudaStream_t s)
