@@ -72,5 +72,6 @@ yk_status yk_cli_read_config(const char *path, const yk_cli_list *sets, yk_confi
 yk_status yk_cli_find_shape(const yk_config *config, yk_model_shape *shape_out)
 {
     if (!config->model.init[0]) return yk_model_shape_from_config(config, shape_out);
-    return yk_hf_config_read(config->model.init, shape_out);
+    YK_TRY(yk_hf_config_read(config->model.init, shape_out));
+    return yk_model_shape_agrees(shape_out, config);
 }

@@ -58,6 +58,12 @@ typedef struct yk_model_shape {
  */
 yk_status yk_model_shape_from_config(const yk_config *config, yk_model_shape *shape_out);
 
+/* Does a model that is there have the shape that a configuration gives, as far as it gives one?
+ *
+ * YK_EINVAL  no such preset or family; it has another: the message names the key and both values
+ */
+yk_status yk_model_shape_agrees(const yk_model_shape *shape, const yk_config *config);
+
 /* Check a shape from wherever it came and fill in what follows from the rest (vocab_rows).
  *
  * source  what is named in messages: a file or "model"

@@ -122,6 +122,61 @@ yk_status yk_model_shape_from_config(const yk_config *config, yk_model_shape *sh
     return YK_OK;
 }
 
+/* What the keys that are given make of a shape. */
+static yk_status apply_keys(const yk_config *config, yk_model_shape *shape)
+{
+    if (config->model.preset[0]) return yk_model_shape_from_config(config, shape);
+    if (config->model.family[0]) YK_TRY(set_family(config->model.family, shape));
+    override(&shape->layers, config->model.layers);
+    override(&shape->width, config->model.width);
+    override(&shape->heads, config->model.heads);
+    override(&shape->kv_heads, config->model.kv_heads);
+    override(&shape->head_size, config->model.head_size);
+    override(&shape->ffn, config->model.ffn);
+    override(&shape->vocab, config->model.vocab);
+    if (config->model.norm_eps != 0) shape->norm_eps = config->model.norm_eps;
+    if (config->model.rope_theta != 0) shape->rope_theta = config->model.rope_theta;
+    if (config->model.tied != YK_AUTO) shape->tied = config->model.tied != 0;
+    return YK_OK;
+}
+
+yk_status yk_model_shape_agrees(const yk_model_shape *shape, const yk_config *config)
+{
+    yk_model_shape want = *shape;
+    YK_TRY(apply_keys(config, &want));
+    want.max_seq_len = shape->max_seq_len; /* of a preset, more than a run may have had */
+    override(&want.max_seq_len, config->model.max_seq_len);
+    const struct {
+        const char *key;
+        double has, given;
+    } sizes[] = {
+        {"layers", (double)shape->layers, (double)want.layers},
+        {"width", (double)shape->width, (double)want.width},
+        {"heads", (double)shape->heads, (double)want.heads},
+        {"kv_heads", (double)shape->kv_heads, (double)want.kv_heads},
+        {"head_size", (double)shape->head_size, (double)want.head_size},
+        {"ffn", (double)shape->ffn, (double)want.ffn},
+        {"vocab", (double)shape->vocab, (double)want.vocab},
+        {"max_seq_len", (double)shape->max_seq_len, (double)want.max_seq_len},
+        {"norm_eps", shape->norm_eps, want.norm_eps},
+        {"rope_theta", shape->rope_theta, want.rope_theta},
+        {"tied", shape->tied, want.tied},
+    };
+    if (shape->family != want.family)
+        return yk_fail(YK_EINVAL, "model.init",
+                       "the directory has a model of the family %s, and the configuration asks for "
+                       "%s; leave the model's other keys out, or take another directory",
+                       family_names[shape->family], family_names[want.family]);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sizes[i].has != sizes[i].given)
+            return yk_fail(YK_EINVAL, "model.init",
+                           "the directory has a model whose %s is %.10g, and the configuration "
+                           "asks for %.10g; leave the model's other keys out, or take another "
+                           "directory",
+                           sizes[i].key, sizes[i].has, sizes[i].given);
+    return YK_OK;
+}
+
 static yk_status check_size(const char *source, const char *what, int64_t value, int64_t max)
 {
     if (value >= 1 && value <= max) return YK_OK;

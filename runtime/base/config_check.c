@@ -4,42 +4,8 @@
 #include "runtime/base/arith.h"
 #include "runtime/base/config.h"
 
-/* A key that gives the model a shape of its own and is set; NULL: none. */
-static const char *find_shape_key(const yk_config *c)
-{
-    const struct {
-        const char *name;
-        bool is_set;
-    } keys[] = {
-        {"model.family", c->model.family[0] != 0},
-        {"model.layers", c->model.layers != 0},
-        {"model.width", c->model.width != 0},
-        {"model.heads", c->model.heads != 0},
-        {"model.kv_heads", c->model.kv_heads != 0},
-        {"model.head_size", c->model.head_size != 0},
-        {"model.ffn", c->model.ffn != 0},
-        {"model.vocab", c->model.vocab != 0},
-        {"model.max_seq_len", c->model.max_seq_len != 0},
-        {"model.norm_eps", c->model.norm_eps != 0},
-        {"model.rope_theta", c->model.rope_theta != 0},
-        {"model.tied", c->model.tied != YK_AUTO},
-    };
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (keys[i].is_set) return keys[i].name;
-    return NULL;
-}
-
 static yk_status check_model(const yk_config *c)
 {
-    const char *key = find_shape_key(c);
-    if (c->model.init[0] && key)
-        return yk_fail(YK_EINVAL, "model.init",
-                       "is given together with %s; keep one: the directory has a shape", key);
-    if (c->model.preset[0] && c->model.init[0])
-        return yk_fail(
-            YK_EINVAL, "model.init",
-            "is given together with model.preset (%s); keep one: the directory has a shape",
-            c->model.preset);
     if (!c->model.preset[0] && !c->model.init[0] && !c->model.family[0])
         return yk_fail(YK_EINVAL, "model",
                        "no model is given; set model.preset (such as gpt2-124m), model.init (a "

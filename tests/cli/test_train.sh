@@ -114,6 +114,18 @@ cmp runs/tiny/model/model.safetensors kept/model/model.safetensors || fail "othe
 cmp runs/tiny/model/config.json kept/model/config.json || fail "another config.json"
 [ "$(field kept val_loss)" = "$(field runs/tiny val_loss)" ] || fail "another validation loss"
 
+case_is "a model's keys may stand beside model.init as long as they say the same"
+run "$yoke" train runs/tiny/config.yaml --set model.init=runs/tiny/model --set run.dir=agreed --set optim.lr=0
+expect_status 0
+cmp runs/tiny/model/model.safetensors agreed/model/model.safetensors || fail "other weights"
+run "$yoke" train init.yaml --set model.init=runs/tiny/model --set run.dir=other --set model.layers=3
+expect_status 2
+expect_text err "layers is 2, and the configuration asks for 3"
+run "$yoke" train init.yaml --set model.init=runs/tiny/model --set run.dir=other --set model.preset=tiny-qwen2
+expect_status 2
+expect_text err "of the family gpt2, and the configuration asks for qwen2"
+[ ! -e other ] || fail "something was written"
+
 case_is "a tokenizer is used, kept beside the weights and found there by the next run"
 mkdir words
 cp "$YK_SOURCE/tests/golden/tokenizers/gpt2.json" words/tokenizer.json

@@ -58,8 +58,6 @@ refused 'there is no =' train.steps
 refused "more than train.steps" schedule.warmup=4
 refused "the nearest that is: 8" train.batch=7 train.micro_batch=2
 refused "there is no 'tiny-gtp2'; choose among gpt2-124m" model.preset=tiny-gtp2
-refused "keep one" model.init=somewhere
-refused "is given together with model.layers; keep one" model.init=somewhere model.preset= model.layers=2
 refused "no model is given" model.preset=
 refused "does not divide into 3 heads" model.heads=3
 refused "129 is more than the model's 128 positions" train.seq_len=129
