@@ -63,9 +63,8 @@ static yk_status train(const yk_config *config, yk_world *world)
 {
     yk_model_shape shape;
     yk_train_summary summary;
-    yk_status status = yk_cli_find_shape(config, &shape);
-    if (status == YK_OK && yk_world_size(world) > 1) status = compare(config, world);
-    YK_TRY(yk_world_agree(world, status));
+    if (yk_world_size(world) > 1) YK_TRY(yk_world_agree(world, compare(config, world)));
+    YK_TRY(yk_world_agree(world, yk_cli_find_shape(config, &shape)));
     YK_TRY(yk_train(config, &shape, world, &summary));
     if (yk_world_rank(world) == 0) print_end(config, &summary);
     return YK_OK;

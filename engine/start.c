@@ -11,6 +11,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "engine/bind.h"
 #include "engine/carrier.h"
@@ -21,6 +23,10 @@
 #include "engine/tuning.h"
 #include "engine/weights.h"
 #include "engine/write_text.h"
+#include "runtime/storage/hash.h"
+
+/* Windows of a part that are compared with those of other ranks. */
+#define N_COMPARED 16
 
 static yk_topology topology_of(const yk_trainer *t, const yk_device_spec *spec)
 {
@@ -39,6 +45,59 @@ static yk_status check(yk_trainer *t)
         return yk_fail(YK_EINVAL, "data.train",
                        "there is nothing to train on; give at least one file");
     return yk_dataset_check(t->data);
+}
+
+/* What a rank reads, in brief. */
+typedef struct digest {
+    int64_t n_tokens[2]; /* to train on, to validate on */
+    uint64_t hash;       /* of a few windows of each */
+} digest;
+
+/* A window with an id outside of the vocabulary is not the first to be found here, and ends the run where it
+ * is used. */
+static yk_status digest_data(const yk_dataset *data, digest *digest_out)
+{
+    static const yk_split splits[2] = {YK_SPLIT_TRAIN, YK_SPLIT_VAL};
+    int64_t t = yk_dataset_seq_len(data);
+    int32_t *fields = calloc((size_t)(4 * t), sizeof *fields);
+    if (!fields) return yk_fail(YK_ENOMEM, "data", "no memory for a sequence of %" PRId64, t);
+    yk_row row = {fields, fields + t, fields + 2 * t, fields + 3 * t};
+    digest d = {{0}, 0};
+    for (int s = 0; s < 2; s++) {
+        int64_t n = yk_dataset_n_windows(data, splits[s]);
+        d.n_tokens[s] = yk_dataset_n_tokens(data, splits[s]);
+        for (int i = 0; i < N_COMPARED && n > 0; i++) {
+            yk_data_fault fault;
+            (void)yk_dataset_fill(data, splits[s], i * (n - 1) / (N_COMPARED - 1), &row, &fault);
+            d.hash = yk_hash64(fields, 2 * t * (int64_t)sizeof *fields, d.hash);
+        }
+    }
+    free(fields);
+    *digest_out = d;
+    return YK_OK;
+}
+
+/* Ranks with other files under the same names would train on them without a word, or part where one has no
+ * data to validate on. */
+static yk_status compare_data(yk_trainer *t)
+{
+    if (t->n_ranks == 1) return YK_OK;
+    digest mine = {{0}, 0};
+    yk_status status = digest_data(t->data, &mine);
+    digest first = mine;
+    YK_TRY(yk_world_broadcast(t->world, &first, sizeof first, 0));
+    YK_TRY(status);
+    if (memcmp(mine.n_tokens, first.n_tokens, sizeof mine.n_tokens) != 0)
+        return yk_fail(YK_EINVAL, "data",
+                       "this rank has %" PRId64 " tokens to train on and %" PRId64
+                       " to validate on, and rank 0 has %" PRId64 " and %" PRId64
+                       "; give every rank the same files",
+                       mine.n_tokens[0], mine.n_tokens[1], first.n_tokens[0], first.n_tokens[1]);
+    if (mine.hash != first.hash)
+        return yk_fail(YK_EINVAL, "data",
+                       "this rank has as many tokens as rank 0, and other ones; give every rank "
+                       "the same files");
+    return YK_OK;
 }
 
 /* Where to run: the rank's cores and GPU. */
@@ -217,6 +276,7 @@ yk_status yk_trainer_start(yk_trainer *t)
 {
     YK_TRY(watch(t));
     YK_TRY(together(t, check));
+    YK_TRY(together(t, compare_data));
     YK_TRY(together(t, find_place));
     YK_TRY(together(t, plan));
     YK_TRY(together(t, share_choices));

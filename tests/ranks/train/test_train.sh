@@ -100,6 +100,25 @@ expect_status 2
 expect_text err "yoke: text: cannot open: No such file or directory"
 expect_text err "yoke: rank 1: it failed on $(hostname), as said above"
 
+case_is "other data under the same name are told, by their length or by what they hold"
+for other in shorter "as long"; do
+    if [ "$other" = shorter ]; then head -c -7 text >elsewhere/text; else tr 0-8 1-9 <text >elsewhere/text; fi
+    run timeout -k 5 "$(limit 40)" mpirun -q --oversubscribe --bind-to none \
+        -n 1 "$yoke" train "$PWD/c.yaml" : -n 1 --wdir "$PWD/elsewhere" "$yoke" train "$PWD/c.yaml"
+    expect_status 2
+    expect_text err "yoke: data: this rank has"
+    expect_text err "give every rank the same files"
+    expect_text err "yoke: rank 1: it failed on $(hostname), as said above"
+done
+[ ! -e runs/c ] && [ ! -e elsewhere/runs/c ] || fail "a folder was made"
+
+case_is "a shape that one rank alone cannot have is told with the key that differs"
+run timeout -k 5 "$(limit 40)" mpirun -q --oversubscribe --bind-to none \
+    -n 1 "$yoke" train c.yaml : -n 1 "$yoke" train c.yaml --set model.heads=3
+expect_status 2
+expect_text err "heads: 3"
+expect_text err "yoke: rank 1: it failed on $(hostname), as said above"
+
 case_is "more ranks than the batch has sequences is told with the nearest batch"
 on_ranks 8 8 "$yoke" train c.yaml
 expect_status 2
