@@ -7,7 +7,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-tools/setup --optional bench || true
+case " $* " in
+*" --help "* | *" -h "*) ;; # which needs nothing
+*) tools/setup --optional bench || true ;;
+esac
 
 # The system's Python: python3-torch is built for it, and another may come first in PATH.
 for python in /usr/bin/python3 "$(command -v python3 || true)"; do

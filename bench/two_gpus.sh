@@ -40,7 +40,8 @@ while [ $# -gt 0 ]; do
     --list) list=1 ;;
     correct | comm | scale | large | nodes) parts+=("$1") ;;
     *)
-        sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | head -n -1
+        sed -n '2,/^set /s/^# \{0,1\}//p' "$0"
+        [ "$1" = --help ] && exit 0
         exit 2
         ;;
     esac
