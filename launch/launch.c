@@ -1,6 +1,7 @@
 /* launch/launch.c - hosts, placement, command, run: the order of a launch. */
 #include "launch/launch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -28,6 +29,26 @@ static int usual_slots(const yk_launch_options *o, const yk_machine *machine)
 
 /* ---- other hosts -------------------------------------------------------------------------- */
 
+/* Seconds for all hosts to answer: ssh gives up on a silent one long before (launch/mpirun.h). */
+#define SURVEY_S 60
+
+/* Nobody answered in time: mpirun does not say who is missing, so all who were asked are named. */
+static yk_status fail_late(const yk_hosts *hosts, const char *program)
+{
+    char names[512] = "";
+    size_t used = 0;
+    for (int i = 0; i < hosts->n_items; i++) {
+        const yk_host *host = &hosts->items[i];
+        if (host->is_local || host->n_ranks == 0 || used >= sizeof names) continue;
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                                 host->name);
+    }
+    return yk_fail(YK_EINVAL, "launch",
+                   "no answer within %d s from (one of) %s, and nothing was started; see whether "
+                   "ssh HOST %s --version works without a question, or leave the host out",
+                   SURVEY_S, names, program);
+}
+
 /* Ask every host where its ranks will be. That each one answers also shows that it can be reached and
  * has this program, before anything is started. */
 static yk_status survey(const yk_launch_options *o, const yk_mpirun *run, yk_placement *placement)
@@ -41,8 +62,11 @@ static yk_status survey(const yk_launch_options *o, const yk_mpirun *run, yk_pla
     question.words = words;
     question.n_words = sizeof words / sizeof words[0];
     yk_status status = yk_mpirun_survey_command(&question, &command);
-    if (status == YK_OK) status = yk_parent_run(&command, &answer, &ended);
-    if (status == YK_OK && ended.was_asked) status = YK_EPEER;
+    if (status == YK_OK) status = yk_parent_ask(&command, SURVEY_S, &answer, &ended);
+    if (status == YK_OK && ended.was_asked)
+        status = yk_fail(YK_ESTOPPED, "launch",
+                         "asked to stop before the hosts had answered; nothing was started");
+    if (status == YK_OK && ended.is_late) status = fail_late(run->hosts, o->words[0]);
     if (status == YK_OK && ended.exit_status != 0)
         status = yk_fail(YK_EINVAL, "launch",
                          "mpirun could not start %s on every host (exit status %d); see whether "

@@ -26,7 +26,7 @@ typedef struct yk_launch_options {
  *
  * YK_EINVAL    hosts are not understood or do not answer, a program is missing, or the ranks found
  *              their input wrong
- * YK_ESTOPPED  a signal ended the run after it was saved
+ * YK_ESTOPPED  a signal ended the run after it was saved, or before anything was started
  * YK_EPEER     a rank failed
  */
 yk_status yk_launch(const yk_launch_options *options);

@@ -55,6 +55,17 @@ static void add_network(const yk_mpirun *m, yk_command *command)
         add_parameter(command, "oob_tcp_if_include", value);
 }
 
+/* ssh waits for minutes for a host that drops packets, and for ever for a password. */
+static void add_patience(const yk_mpirun *m, yk_command *command)
+{
+    char value[64];
+    if (is_set(m->env, "OMPI_MCA_plm_rsh_agent=") || is_set(m->env, "OMPI_MCA_orte_rsh_agent=") ||
+        is_set(m->env, "OMPI_MCA_plm_rsh_args="))
+        return;
+    snprintf(value, sizeof value, "-o BatchMode=yes -o ConnectTimeout=%d", YK_MPIRUN_CONNECT_S);
+    add_parameter(command, "plm_rsh_args", value);
+}
+
 static void forward_environment(const yk_mpirun *m, yk_command *command)
 {
     for (char *const *variable = m->env; *variable; variable++) {
@@ -151,6 +162,7 @@ yk_status yk_mpirun_survey_command(const yk_mpirun *m, yk_command *command)
     allow_root(command);
     yk_command_add(command, "mpirun");
     yk_command_add(command, "-q");
+    add_patience(m, command);
     add_network(m, command);
     forward_environment(m, command);
     for (int i = 0; i < m->hosts->n_items; i++) {

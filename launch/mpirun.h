@@ -15,6 +15,9 @@
  * have twice this time to say who it is; and it passes even when all are gone, so it is short. */
 #define YK_MPIRUN_KILL_S 1
 
+/* Seconds in which a host's ssh has to answer, or ssh says that it did not. */
+#define YK_MPIRUN_CONNECT_S 10
+
 typedef struct yk_mpirun {
     const yk_hosts *hosts;     /* after yk_hosts_place() */
     const yk_network *network; /* as found for them */
@@ -30,7 +33,8 @@ typedef struct yk_mpirun {
 yk_status yk_mpirun_command(const yk_mpirun *mpirun, yk_command *command);
 
 /* The same for a question to every host that has ranks: one process on each, whose last two words are
- * the host's index and the number of its ranks.                                          [local] */
+ * the host's index and the number of its ranks. ssh is told to ask for no password and to wait
+ * YK_MPIRUN_CONNECT_S for a host, unless the user has said how hosts are reached.        [local] */
 yk_status yk_mpirun_survey_command(const yk_mpirun *mpirun, yk_command *command);
 
 /* True when mpirun carries this variable to other hosts: NCCL_*, UCX_*, OMP_*, OPENBLAS_*, YK_*,

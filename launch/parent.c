@@ -9,14 +9,17 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PAUSE_MAX_S 30
+#define END_MS      2000 /* for a command to end after SIGTERM */
 
 static sigset_t signals_of_interest(void)
 {
@@ -123,6 +126,63 @@ static void wait_for(pid_t child, yk_ended *ended)
     ended->was_asked = n_asked > 0;
 }
 
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Wait for a signal until then; 0 when none came. */
+static int take_signal(int64_t until_ms)
+{
+    const sigset_t set = signals_of_interest();
+    int64_t left = until_ms - now_ms();
+    if (left < 0) left = 0;
+    const struct timespec limit = {left / 1000, left % 1000 * 1000000};
+    int signal = sigtimedwait(&set, NULL, &limit);
+    return signal > 0 ? signal : 0;
+}
+
+/* SIGKILL to the children of this process as it sees them now. */
+static void kill_children(void)
+{
+    int child;
+    FILE *list = fopen("/proc/thread-self/children", "re");
+    if (!list) return;
+    while (fscanf(list, "%d", &child) == 1) kill(child, SIGKILL);
+    fclose(list);
+}
+
+/* End the child, which may do it in its own way for a while, and then what it leaves behind: that has
+ * become this process' own, generation by generation. */
+static void end_all(pid_t child, yk_ended *ended)
+{
+    int64_t until = now_ms() + END_MS;
+    kill(-child, SIGTERM);
+    while (!has_ended(child, ended) && now_ms() < until) take_signal(until);
+    kill(-child, SIGKILL);
+    for (until = now_ms() + END_MS; now_ms() < until;) {
+        kill_children();
+        pid_t gone = waitpid(-1, NULL, WNOHANG);
+        if (gone < 0) return;
+        if (gone == 0) take_signal(now_ms() + 10);
+    }
+}
+
+static void wait_for_answer(pid_t child, int limit_s, yk_ended *ended)
+{
+    int64_t until = now_ms() + (int64_t)limit_s * 1000;
+    while (!has_ended(child, ended)) {
+        int signal = take_signal(until);
+        ended->was_asked = signal > 0 && signal != SIGCHLD && signal != SIGUSR2;
+        ended->is_late = !ended->was_asked && now_ms() >= until;
+        if (!ended->was_asked && !ended->is_late) continue;
+        end_all(child, ended);
+        return;
+    }
+}
+
 /* What was written to a file without a name, as a string. */
 static yk_status take_output(int file, char **output_out)
 {
@@ -137,23 +197,46 @@ static yk_status take_output(int file, char **output_out)
     return YK_OK;
 }
 
-yk_status yk_parent_run(const yk_command *command, char **output_out, yk_ended *ended_out)
+/* Run a command to its end; it prints where this process does. */
+static yk_status run(const yk_command *command, yk_ended *ended_out)
 {
     const sigset_t set = signals_of_interest();
     sigset_t before;
     yk_ended ended = {.exit_status = 0};
     pid_t child;
     int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    int output = output_out ? memfd_create("output", MFD_CLOEXEC) : -1;
     sigprocmask(SIG_BLOCK, &set, &before);
+    const start s = {command, input, -1, &before, true};
+    yk_status status = start_child(&s, &child);
+    if (status == YK_OK) wait_for(child, &ended);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    close(input);
+    if (status == YK_OK) *ended_out = ended;
+    return status;
+}
+
+yk_status yk_parent_ask(const yk_command *command, int limit_s, char **output_out,
+                        yk_ended *ended_out)
+{
+    const sigset_t set = signals_of_interest();
+    sigset_t before;
+    yk_ended ended = {.exit_status = 0};
+    pid_t child;
+    int output = memfd_create("output", MFD_CLOEXEC);
+    if (output < 0)
+        return yk_fail(YK_EIO, "launch", "no file for what mpirun prints: %s", strerror(errno));
+    int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    sigprocmask(SIG_BLOCK, &set, &before);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     const start s = {command, input, output, &before, true};
     yk_status status = start_child(&s, &child);
     if (status == YK_OK) {
-        wait_for(child, &ended);
-        if (output_out) status = take_output(output, output_out);
+        wait_for_answer(child, limit_s, &ended);
+        status = take_output(output, output_out);
     }
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (output >= 0) close(output);
+    close(output);
     close(input);
     if (status == YK_OK) *ended_out = ended;
     return status;
@@ -222,7 +305,7 @@ yk_status yk_parent_run_mpirun(const yk_command *command, int restarts)
     int pause = 1;
     for (int i = 1;; i++) {
         yk_ended ended;
-        YK_TRY(yk_parent_run(command, NULL, &ended));
+        YK_TRY(run(command, &ended));
         yk_status status = outcome(&ended);
         if (status != YK_EPEER || ended.was_asked || i > restarts) return status;
         yk_warn("launch",

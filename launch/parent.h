@@ -17,17 +17,22 @@
 typedef struct yk_ended {
     int exit_status; /* 0 .. 255; 128 + n where a signal ended it, as a shell has it */
     bool was_asked;  /* a signal asked for the end */
+    bool is_late;    /* it had not ended in time and was made to */
 } yk_ended;
 
-/* Run a command with /dev/null as its input and wait for its end.                        [local]
+/* Run a command that answers a question, with /dev/null as its input, and wait for its end.  [local]
  *
- * output_out  NULL: the command prints where this process does. Else what it printed on its standard
- *             output, ended by 0; owned by the caller (free())
+ * limit_s     seconds that it may take
+ * output_out  what it printed on its standard output, ended by 0; owned by the caller (free())
+ *
+ * SIGINT, SIGTERM, SIGHUP or SIGUSR1, and the limit, end it at once with all that it has started, in
+ * whatever group: mpirun leaves its ssh behind else. Call it without other children: they would end too.
  *
  * YK_EINVAL  there is no such program
  * YK_EIO     the system refused to start it
  */
-yk_status yk_parent_run(const yk_command *command, char **output_out, yk_ended *ended_out);
+yk_status yk_parent_ask(const yk_command *command, int limit_s, char **output_out,
+                        yk_ended *ended_out);
 
 /* Run a command with `input` as its input, without any of the above about signals.       [local] */
 yk_status yk_parent_feed(const yk_command *command, const char *input, yk_ended *ended_out);

@@ -120,10 +120,20 @@ static void a_survey_asks_each_host_once_with_its_number_and_ranks(void **state)
 {
     (void)state;
     assert_string_equal(command_for("a:4,b:2,c:2", 5, 8, &routed, NULL, true),
-                        "mpirun -q --mca btl_tcp_if_include ib0 --mca oob_tcp_if_include ib0 "
+                        "mpirun -q --mca plm_rsh_args -o BatchMode=yes -o ConnectTimeout=10 "
+                        "--mca btl_tcp_if_include ib0 --mca oob_tcp_if_include ib0 "
                         "-x NCCL_SOCKET_IFNAME==ib0 "
                         "--bind-to none --host a:1 -n 1 /opt/yoke train a.yaml 0 4 : "
                         "--bind-to none --host b:1 -n 1 /opt/yoke train a.yaml 1 1");
+}
+
+static void a_survey_reaches_hosts_as_the_user_has_said(void **state)
+{
+    char *const agent[] = {(char[]){"OMPI_MCA_plm_rsh_agent=rsh"}, NULL};
+    char *const args[] = {(char[]){"OMPI_MCA_plm_rsh_args=-p 2222"}, NULL};
+    (void)state;
+    assert_null(strstr(command_for("a:1,b:1", 0, 8, NULL, agent, true), "plm_rsh_args"));
+    assert_null(strstr(command_for("a:1,b:1", 0, 8, NULL, args, true), "plm_rsh_args"));
 }
 
 static void root_is_admitted_and_a_terminal_is_told_of(void **state)
@@ -189,6 +199,7 @@ int main(void)
         cmocka_unit_test(one_network_serves_mpi_and_nccl),
         cmocka_unit_test(what_the_user_has_set_is_left_alone),
         cmocka_unit_test(a_survey_asks_each_host_once_with_its_number_and_ranks),
+        cmocka_unit_test(a_survey_reaches_hosts_as_the_user_has_said),
         cmocka_unit_test(root_is_admitted_and_a_terminal_is_told_of),
         cmocka_unit_test(a_shell_reads_back_the_words_that_were_printed),
     };

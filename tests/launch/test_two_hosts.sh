@@ -95,6 +95,21 @@ expect_text err "mpirun could not start $program on every host"
 expect_no_text out rank
 [ -z "$(ls "$reports")" ] || fail "a rank ran"
 
+case_is "a request to stop while hosts are asked leaves nothing behind, and says that nothing was started"
+cp "$scratch/agent" "$scratch/agent.kept"
+printf '#!/bin/bash\necho $$ >"%s"\nexec sleep 300\n' "$scratch/asked" >"$scratch/agent"
+background_host n0 "$program" start 0 n0:1,n1:1 rank "$reports" >"$scratch/.out" 2>"$scratch/.err"
+launcher=$!
+until_true test -s "$scratch/asked"
+kill -TERM $launcher
+wait $launcher
+status=$? out=$(cat "$scratch/.out") err=$(cat "$scratch/.err")
+expect_status 75
+expect_text err "nothing was started"
+expect_no_text err "save"
+kill -0 "$(cat "$scratch/asked")" 2>/dev/null && fail "its ssh is left"
+cp "$scratch/agent.kept" "$scratch/agent"
+
 case_is "a name that does not resolve is told in one line"
 launched n0 0 n0:1,n7:1
 expect_status 2
