@@ -1,5 +1,6 @@
 /* cli/launch.c - `yoke launch`: start a run of many ranks. */
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include "cli/run_config.h"
 #include "launch/hosts.h"
 #include "launch/launch.h"
+#include "models/hf.h"
 #include "runtime/base/number.h"
 #include "runtime/base/words.h"
 #include "runtime/device/device.h"
@@ -37,6 +39,38 @@ static bool is_on_gpus(const yk_config *config, const yk_launch_options *o)
     return false;
 }
 
+/* True when the word is that option, alone or with its value. */
+static bool is_option(const char *word, const yk_cli_option *o)
+{
+    size_t n = strlen(o->name);
+    if (word[0] != '-') return false;
+    if (word[1] != '-') return o->letter && word[1] == o->letter;
+    return strncmp(word + 2, o->name, n) == 0 && (!word[n + 2] || word[n + 2] == '=');
+}
+
+#define RIGHT_ORDER "yoke launch -n 4 train CONFIG --set KEY=VALUE"
+
+/* Two lists of options in one line are easily mixed up: --set stands after `train`, ours before. */
+static yk_status check_sides(const yk_cli_command *command, int argc, char **argv)
+{
+    static const yk_cli_option set = {.name = "set"};
+    int i = 1;
+    for (; i < argc && strcmp(argv[i], "train") != 0; i++)
+        if (is_option(argv[i], &set))
+            return yk_fail(YK_EINVAL, "launch",
+                           "--set is train's, and stands after it: " RIGHT_ORDER);
+    for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i - 1], "--set") == 0) continue; /* a value may look like anything */
+        for (int j = 0; j < command->n_options; j++)
+            if (is_option(argv[i], &command->options[j]))
+                return yk_fail(YK_EINVAL, "launch",
+                               "--%s is launch's, and launch's options stand before the "
+                               "command: " RIGHT_ORDER,
+                               command->options[j].name);
+    }
+    return YK_OK;
+}
+
 /* Launch `yoke train`, whose configuration is read here so that its faults are told once. */
 static yk_status launch_train(yk_launch_options *o, int n, char **words)
 {
@@ -58,6 +92,9 @@ static yk_status launch_train(yk_launch_options *o, int n, char **words)
     o->n_threads = (int)config.cpu.threads;
     o->is_on_gpus = is_on_gpus(&config, o);
     o->ranks_per_gpu = (int)config.launch.ranks_per_gpu;
+    char end_mark[PATH_MAX]; /* what makes engine/run_folder.c refuse a folder */
+    int length = snprintf(end_mark, sizeof end_mark, "%s/model/" YK_HF_CONFIG_NAME, config.run.dir);
+    if (length < (int)sizeof end_mark) o->end_mark = end_mark;
     yk_status status = yk_launch(o);
     yk_config_fini(&config);
     return status;
@@ -133,6 +170,7 @@ yk_status yk_cli_launch(int argc, char **argv)
         .options = options,
         .n_options = sizeof options / sizeof options[0],
     };
+    YK_TRY(check_sides(&command, argc, argv));
     YK_TRY(yk_cli_parse(&command, argc, argv, operands, &n, &done));
     if (done) return YK_OK;
     o.n_ranks = (int)n_ranks;

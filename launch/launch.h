@@ -15,6 +15,7 @@ typedef struct yk_launch_options {
     int n_threads;         /* threads a rank, for Slurm; 0: not said */
     const char *job_name;  /* for Slurm */
     int restarts;          /* times to start a failed run again */
+    const char *end_mark;  /* a file without which alone it can be started again; or NULL */
     bool dry_run;          /* print the command instead of running it */
     bool slurm;            /* print a batch script instead */
     bool submit;           /* and give it to sbatch */

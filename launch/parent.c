@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/storage/file.h"
+
 #define PAUSE_MAX_S 30
 #define END_MS      2000 /* for a command to end after SIGTERM */
 
@@ -300,17 +302,33 @@ static bool pause_is_cut(int seconds)
     return cut;
 }
 
-yk_status yk_parent_run_mpirun(const yk_command *command, int restarts)
+/* Is it of use to start a run again that has just failed? Says why not. */
+static bool may_go_on(const yk_ended *ended, const char *end_mark)
 {
+    if (!end_mark || !yk_file_exists(end_mark)) return true;
+    yk_warn("launch",
+            "the run failed (exit status %d) and is not started again: it has saved weights (%s), "
+            "which the same command would not write over; go on from them with model.init and "
+            "another run.dir",
+            ended->exit_status, end_mark);
+    return false;
+}
+
+yk_status yk_parent_run_mpirun(const yk_command *command, int restarts, const char *end_mark)
+{
+    yk_status failure = YK_OK; /* of the run before */
     int pause = 1;
     for (int i = 1;; i++) {
         yk_ended ended;
         YK_TRY(run(command, &ended));
         yk_status status = outcome(&ended);
+        if (status == YK_EINVAL && failure != YK_OK) return failure;
         if (status != YK_EPEER || ended.was_asked || i > restarts) return status;
+        if (!may_go_on(&ended, end_mark)) return status;
+        failure = status;
         yk_warn("launch",
-                "the run failed (exit status %d) and is started again in %d s, for the "
-                "%d. time of %d at most",
+                "the run failed (exit status %d) and is started again in %d s, from its first step "
+                "(restart %d of at most %d)",
                 ended.exit_status, pause, i, restarts);
         if (pause_is_cut(pause)) return status;
         pause = pause * 2 < PAUSE_MAX_S ? pause * 2 : PAUSE_MAX_S;

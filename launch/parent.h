@@ -40,9 +40,12 @@ yk_status yk_parent_feed(const yk_command *command, const char *input, yk_ended 
 /* Run mpirun, again and again at most `restarts` times while it fails with another status than 2 and
  * nobody asked for the end; with pauses of 1, 2, 4, ... 30 seconds.                      [local]
  *
+ * end_mark  a file that the same command will not start over, once it is there; or NULL
+ *
  * The outcome is that of the last run: YK_OK for 0, YK_EINVAL for 2, YK_ESTOPPED for 75, YK_EPEER for
- * the rest. The ranks have said why; only that one was killed is said here.
+ * the rest; that of the failure before it where a run that was started again found its input wrong. The
+ * ranks have said why; only that one was killed is said here.
  */
-yk_status yk_parent_run_mpirun(const yk_command *command, int restarts);
+yk_status yk_parent_run_mpirun(const yk_command *command, int restarts, const char *end_mark);
 
 #endif

@@ -28,11 +28,26 @@ started=$(tail -n +2 "$scratch/mpirun.words")
 case_is "options after the first word are train's"
 launch -n 1 train --set train.steps=500 "$config" -n 4
 expect_status 2
-expect_text err "yoke: train: there is no option"
+expect_text err "yoke: launch: --ranks is launch's"
 launch --help
 expect_text out "usage: yoke launch [OPTION]... train CONFIG"
 launch train --help
 expect_text out "usage: yoke train CONFIG"
+
+case_is "options on the wrong side of the command are told where they belong"
+for words in "--dry-run" "-n 4" "-n4" "--hosts=a:1" "--set train.steps=9 --restarts 2"; do
+    launch -n 2 train "$config" $words
+    expect_status 2
+    expect_text err "launch's options stand before the command: yoke launch -n 4 train CONFIG --set KEY=VALUE"
+done
+for words in "--set train.steps=9" "-n 2 --set=train.steps=9"; do
+    launch $words train "$config"
+    expect_status 2
+    expect_text err "--set is train's, and stands after it: yoke launch -n 4 train CONFIG --set KEY=VALUE"
+done
+fake mpirun <<<'exit 0'
+launch -n 1 train --set sample.prompt=-n "$config" --set sample.prompt=--dry-run
+expect_status 0
 
 case_is "without -n there is one rank where there is no GPU"
 launch --dry-run train "$config" --set device=cpu
@@ -96,11 +111,24 @@ fake mpirun <<<"[ \$(grep -c -x -e -- '$scratch/mpirun.words') -lt 2 ] && exit 1
 launch -n 2 --restarts 3 train "$config"
 expect_status 0
 [ "$(calls mpirun)" = 2 ] || fail "started $(calls mpirun) times"
-expect_text err "the run failed (exit status 1) and is started again in 1 s, for the 1. time of 3 at most"
+expect_text err "the run failed (exit status 1) and is started again in 1 s, from its first step (restart 1 of at most 3)"
 fake mpirun <<<'exit 1'
 launch -n 2 --restarts 1 train "$config"
 expect_status 1
 [ "$(calls mpirun)" = 2 ] || fail "started $(calls mpirun) times"
+
+case_is "a run that cannot be started again keeps the status of its failure"
+fake mpirun <<<"[ \$(grep -c -x -e -- '$scratch/mpirun.words') -lt 2 ] && exit 137; exit 2"
+launch -n 2 --restarts 3 train "$config" --set run.dir="$scratch/run"
+expect_status 1
+[ "$(calls mpirun)" = 2 ] || fail "started $(calls mpirun) times"
+
+case_is "a run that has saved weights is not started again, and it is said"
+fake mpirun <<<"mkdir -p '$scratch/run/model' && echo {} >'$scratch/run/model/config.json'; exit 1"
+launch -n 2 --restarts 3 train "$config" --set run.dir="$scratch/run"
+expect_status 1
+[ "$(calls mpirun)" = 1 ] || fail "started $(calls mpirun) times"
+expect_text err "is not started again: it has saved weights ($scratch/run/model/config.json)"
 
 case_is "wrong input, an end on a signal and success are not tried again"
 for status_ in 0 2 75; do
