@@ -104,7 +104,7 @@ static yk_status run_mpirun(const yk_launch_options *o, const yk_machine *machin
     yk_placement placement = {.places = NULL};
     yk_command command = {.is_short = false};
     yk_network network;
-    YK_TRY(yk_network_find(hosts, &network));
+    YK_TRY(yk_network_find(hosts, !o->dry_run, &network));
     if (network.note[0]) yk_warn("network", "%s", network.note);
     const yk_mpirun run = {
         .hosts = hosts,
@@ -124,6 +124,8 @@ static yk_status run_mpirun(const yk_launch_options *o, const yk_machine *machin
     if (status == YK_OK) {
         yk_placement_print(&placement, stdout);
         fflush(stdout);
+        /* Ranks that run say so themselves. */
+        if (o->dry_run && placement.note[0]) yk_warn("binding", "%s", placement.note);
         if (o->dry_run)
             yk_command_print(&command, stdout);
         else

@@ -11,6 +11,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,21 +19,17 @@
 /* Any; nothing is sent. */
 #define PORT 9
 
-static yk_status find_address(const char *name, struct sockaddr_in *address_out)
+/* 0, or getaddrinfo()'s error. */
+static int find_address(const char *name, struct sockaddr_in *address_out)
 {
     const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_DGRAM};
     struct addrinfo *found;
     int error = getaddrinfo(name, NULL, &hints, &found);
-    if (error)
-        return yk_fail(
-            YK_EINVAL, name,
-            "this host's name has no IPv4 address (%s); correct --hosts, or add it to DNS "
-            "or /etc/hosts",
-            gai_strerror(error));
+    if (error) return error;
     memcpy(address_out, found->ai_addr, sizeof *address_out);
     address_out->sin_port = htons(PORT);
     freeaddrinfo(found);
-    return YK_OK;
+    return 0;
 }
 
 /* The address of this machine that packets to the other carry; false when no route leads there. */
@@ -99,24 +96,81 @@ static void join(yk_network *network, const struct ifaddrs *interface, const yk_
     if (!on_link) network->subnet[0] = '\0';
 }
 
-yk_status yk_network_find(const yk_hosts *hosts, yk_network *network_out)
+/* ---- one machine under two names ---------------------------------------------------------- */
+
+/* All addresses of this machine are one. */
+static in_addr_t machine_of(const struct ifaddrs *all, struct in_addr address)
+{
+    bool loops = ntohl(address.s_addr) >> 24 == IN_LOOPBACKNET;
+    return loops || find_interface(all, address) ? htonl(INADDR_LOOPBACK) : address.s_addr;
+}
+
+/* machines  (index + 1) of the hosts up to this one; 0: none is known */
+static yk_status check_other(const yk_hosts *hosts, const in_addr_t *machines, int index)
+{
+    const yk_host *host = &hosts->items[index];
+    for (int i = 0; i < index; i++) {
+        const yk_host *other = &hosts->items[i];
+        if (machines[index] == 0 || machines[i] != machines[index]) continue;
+        return yk_fail(
+            YK_EINVAL, "hosts",
+            "%s and %s are the same machine; name it once, with the slots of both: %s:%d",
+            other->name, host->name, other->name, other->slots + host->slots);
+    }
+    return YK_OK;
+}
+
+/* ---- all hosts ---------------------------------------------------------------------------- */
+
+static yk_status fail_address(const yk_host *host, int error)
+{
+    return yk_fail(YK_EINVAL, host->name,
+                   "this host's name has no IPv4 address (%s); correct --hosts, or add it to DNS "
+                   "or /etc/hosts",
+                   gai_strerror(error));
+}
+
+/* Join one host, which has ranks; *machine_out is what tells machines apart. */
+static yk_status find_way(const yk_host *host, const struct ifaddrs *all, bool must_resolve,
+                          yk_network *network, in_addr_t *machine_out)
+{
+    struct sockaddr_in address;
+    struct in_addr source;
+    *machine_out = htonl(INADDR_LOOPBACK);
+    if (host->is_local) return YK_OK;
+    *machine_out = 0;
+    int error = find_address(host->name, &address);
+    if (error && must_resolve) return fail_address(host, error);
+    if (error) {
+        snprintf(network->note, sizeof network->note,
+                 "%.60s has no IPv4 address here (%s), so the command names no network; a run "
+                 "would be refused",
+                 host->name, gai_strerror(error));
+        return YK_OK;
+    }
+    *machine_out = machine_of(all, address.sin_addr);
+    if (!find_source(&address, &source)) return YK_OK;
+    const struct ifaddrs *interface = find_interface(all, source);
+    if (interface && !(interface->ifa_flags & IFF_LOOPBACK))
+        join(network, interface, host, &address);
+    return YK_OK;
+}
+
+yk_status yk_network_find(const yk_hosts *hosts, bool must_resolve, yk_network *network_out)
 {
     yk_network network = {.interface = ""};
     struct ifaddrs *all = NULL;
     yk_status status = YK_OK;
+    in_addr_t *machines = calloc((size_t)hosts->n_items, sizeof *machines);
+    if (!machines) return yk_fail(YK_ENOMEM, "hosts", "no memory for %d addresses", hosts->n_items);
     if (getifaddrs(&all) != 0) all = NULL;
     for (int i = 0; status == YK_OK && i < hosts->n_items; i++) {
-        const yk_host *host = &hosts->items[i];
-        struct sockaddr_in address;
-        struct in_addr source;
-        if (host->is_local || host->n_ranks == 0) continue;
-        status = find_address(host->name, &address);
-        if (status != YK_OK || !find_source(&address, &source)) continue;
-        const struct ifaddrs *interface = find_interface(all, source);
-        if (interface && !(interface->ifa_flags & IFF_LOOPBACK))
-            join(&network, interface, host, &address);
+        if (hosts->items[i].n_ranks == 0) continue;
+        status = find_way(&hosts->items[i], all, must_resolve, &network, &machines[i]);
+        if (status == YK_OK) status = check_other(hosts, machines, i);
     }
     freeifaddrs(all);
+    free(machines);
     YK_TRY(status);
     if (network.note[0]) network.interface[0] = network.subnet[0] = '\0';
     *network_out = network;

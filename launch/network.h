@@ -20,8 +20,11 @@ typedef struct yk_network {
 
 /* Find the interface by which this machine reaches every other host.                     [local]
  *
- * YK_EINVAL  a host's name has no IPv4 address
+ * must_resolve  false: a host's name without an address leaves the network open, with a note
+ *
+ * YK_EINVAL  a host's name has no IPv4 address; two names have the same, or both are this machine's:
+ *            mpirun fails then without saying why
  */
-yk_status yk_network_find(const yk_hosts *hosts, yk_network *network_out);
+yk_status yk_network_find(const yk_hosts *hosts, bool must_resolve, yk_network *network_out);
 
 #endif

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "runtime/base/version.h"
-#include "runtime/machine/binding.h"
 
 #define ROW "yoke-row"
 
@@ -26,18 +25,15 @@ static void describe(const yk_machine *machine, const yk_binding *binding, int g
     place->n_cores = binding->n_cores;
 }
 
-/* The first thing that a binding has to say; one line for all ranks. */
-static void warn_once(const yk_binding *bindings, int n)
+/* The first thing that a binding has to say: one for all ranks. */
+static void take_note(const yk_binding *bindings, int n, char *note)
 {
-    for (int i = 0; i < n; i++) {
-        if (!bindings[i].note[0]) continue;
-        yk_warn("binding", "%s", bindings[i].note);
-        return;
-    }
+    for (int i = 0; i < n && !note[0]; i++) memcpy(note, bindings[i].note, YK_BINDING_NOTE);
 }
 
-/* Places of n ranks on this machine. */
-static yk_status place_here(const yk_machine *machine, int n, bool is_on_gpus, yk_place *places)
+/* Places of n ranks on this machine; a note is added to one that is empty. */
+static yk_status place_here(const yk_machine *machine, int n, bool is_on_gpus, yk_place *places,
+                            char *note)
 {
     int n_gpus = is_on_gpus ? yk_machine_n_gpus(machine) : 0;
     yk_binding_wish *wishes = calloc((size_t)n, sizeof *wishes);
@@ -54,7 +50,7 @@ static yk_status place_here(const yk_machine *machine, int n, bool is_on_gpus, y
     if (status != YK_OK) goto done;
     for (int i = 0; i < n; i++)
         describe(machine, &bindings[i], n_gpus ? i % n_gpus : -1, &places[i]);
-    warn_once(bindings, n);
+    take_note(bindings, n, note);
 done:
     free(bindings);
     free(wishes);
@@ -97,7 +93,8 @@ yk_status yk_placement_make(const yk_machine *machine, const yk_hosts *hosts, in
         if (host->is_local && host->n_ranks > 0) {
             yk_status status =
                 is_on_gpus ? check_gpus(host, yk_machine_n_gpus(machine), ranks_per_gpu) : YK_OK;
-            if (status == YK_OK) status = place_here(machine, host->n_ranks, is_on_gpus, place);
+            if (status == YK_OK)
+                status = place_here(machine, host->n_ranks, is_on_gpus, place, p.note);
             if (status != YK_OK) {
                 free(p.places);
                 return status;
@@ -148,7 +145,8 @@ yk_status yk_placement_print_rows(const yk_machine *machine, int host, int n_ran
 {
     yk_place *places = calloc((size_t)n_ranks, sizeof *places);
     if (!places) return yk_fail(YK_ENOMEM, "launch", "no memory for %d ranks", n_ranks);
-    yk_status status = place_here(machine, n_ranks, is_on_gpus, places);
+    char note[YK_BINDING_NOTE] = ""; /* the ranks will say it */
+    yk_status status = place_here(machine, n_ranks, is_on_gpus, places, note);
     for (int i = 0; status == YK_OK && i < n_ranks; i++) {
         const yk_place *p = &places[i];
         fprintf(out, ROW "\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%d\n", YK_VERSION, host,

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "launch/hosts.h"
+#include "runtime/machine/binding.h"
 #include "runtime/machine/machine.h"
 
 /* A rank's place. */
@@ -27,6 +28,8 @@ typedef struct yk_placement {
     yk_place *places;      /* (n_ranks), by rank; owned */
     int n_ranks;
     int ranks_per_gpu; /* that may share one; 0: none computes on a GPU */
+    char
+        note[YK_BINDING_NOTE]; /* the first thing that this machine's bindings have to say, or "" */
 } yk_placement;
 
 /* Places of all ranks, with what is not known of other hosts left open.                  [local]
@@ -34,8 +37,6 @@ typedef struct yk_placement {
  * machine        this one
  * hosts          after yk_hosts_place()
  * ranks_per_gpu  that may share one; 0: ranks compute on processors
- *
- * Warns of what the bindings of this machine's ranks have to say.
  *
  * YK_EINVAL  this machine has too few GPUs for its ranks
  * YK_ENOMEM  there is no memory for it

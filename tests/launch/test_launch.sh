@@ -73,6 +73,24 @@ expect_status 2
 expect_text err 'no-such.yaml'
 [ "$(calls mpirun)" = "" ] || fail "mpirun was started"
 
+case_is "one machine under two names is found, by its names and its addresses"
+own=$(ip -4 -o addr show 2>/dev/null | sed -n 's/.* inet \([0-9.]*\).* scope global.*/\1/p' | head -n 1)
+for other in "$(hostname)" 127.0.0.2 $own; do
+    launch --hosts "localhost:1,$other:2" train "$config"
+    expect_status 2
+    [ "$err" = "yoke: hosts: localhost and $other are the same machine; name it once, with the slots of both: localhost:3" ] ||
+        fail "other words"
+done
+[ "$(calls mpirun)" = "" ] || fail "mpirun was started"
+
+case_is "a dry run shows hosts whose names do not resolve here"
+launch --hosts a.invalid:2,b.invalid:1 --dry-run train "$config" --set device=cpu
+expect_status 0
+[ "$(grep -c "^ *[0-2]  [ab].invalid .* ?  ?$" <<<"$out")" -eq 3 ] || fail "not a line for each rank"
+expect_text out "--host a.invalid:2,b.invalid:1"
+[ "$(wc -l <<<"$err")" -eq 1 ] || fail "not one line"
+expect_text err "b.invalid has no IPv4 address here"
+
 case_is "launch's own faults are one line"
 for words in "-n 0 train $config" "-n x train $config" "plan $config" "trian $config" "" "-n 2" \
     "--hosts a:x train $config" "--hostfile $scratch/none train $config" "--submit train $config" \

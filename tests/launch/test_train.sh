@@ -32,6 +32,18 @@ case $out in
 *$'\e'* | *$'\r'?*$'\r'*) fail "a live line" ;;
 esac
 
+case_is "that ranks share processors is said once, by a run and by a dry run"
+n=$(($(env -u OMP_NUM_THREADS nproc) + 1))
+if [ "$n" -le 9 ]; then
+    for dry in "" --dry-run; do
+        rm -rf runs
+        run timeout -k 5 "$(limit 60)" "$yoke" launch -n $n $dry train run.yaml --set train.batch=$n \
+            --set train.steps=6 --set cpu.threads=1
+        expect_status 0
+        [ "$(grep -c "$n ranks share" <<<"$err")" -eq 1 ] || fail "not one line"
+    done
+fi
+
 case_is "a request to stop saves the weights, and the status is 75"
 rm -rf runs
 "$yoke" launch -n 2 train run.yaml --set train.steps=1000000 --set log.every=1 \

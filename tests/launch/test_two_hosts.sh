@@ -45,6 +45,12 @@ launched n0 2 n1:2
 expect_status 0
 [ "$(line 0 host) $(line 1 host)" = "n1 n1" ] || fail "on other hosts"
 
+case_is "another host under two names is found"
+launched n0 0 n1:1,10.77.0.11:1
+expect_status 2
+[ "$err" = "yoke: hosts: n1 and 10.77.0.11 are the same machine; name it once, with the slots of both: n1:2" ] ||
+    fail "other words"
+
 begin() {
     rm -rf "$reports" && mkdir "$reports"
     background_host n0 "$program" start 0 n0:1,n1:1 rank "$reports" 75 >"$scratch/.out" 2>"$scratch/.err"
