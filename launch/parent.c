@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "launch/leftovers.h"
 #include "runtime/storage/file.h"
 
 #define PAUSE_MAX_S 30
@@ -114,6 +115,7 @@ static bool has_ended(pid_t child, yk_ended *ended)
     int status;
     if (waitpid(child, &status, WNOHANG) != child) return false;
     ended->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    ended->was_killed = WIFSIGNALED(status);
     return true;
 }
 
@@ -320,7 +322,9 @@ yk_status yk_parent_run_mpirun(const yk_command *command, int restarts, const ch
     int pause = 1;
     for (int i = 1;; i++) {
         yk_ended ended;
+        int64_t begin_s = (int64_t)time(NULL);
         YK_TRY(run(command, &ended));
+        if (ended.was_killed) yk_leftovers_remove("/dev/shm", begin_s);
         yk_status status = outcome(&ended);
         if (status == YK_EINVAL && failure != YK_OK) return failure;
         if (status != YK_EPEER || ended.was_asked || i > restarts) return status;

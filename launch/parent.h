@@ -17,6 +17,7 @@
 typedef struct yk_ended {
     int exit_status; /* 0 .. 255; 128 + n where a signal ended it, as a shell has it */
     bool was_asked;  /* a signal asked for the end */
+    bool was_killed; /* it ended by a signal itself */
     bool is_late;    /* it had not ended in time and was made to */
 } yk_ended;
 

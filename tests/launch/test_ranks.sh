@@ -82,4 +82,22 @@ kill -KILL $launcher
 { wait $launcher; } 2>/dev/null
 until_true gone
 
+case_is "when mpirun is killed a training ends, and nothing stays in shared memory"
+segments() { find /dev/shm -maxdepth 1 -name 'vader_segment.*' -newer "$scratch/mark" 2>/dev/null; }
+seq 4000 >"$scratch/text"
+touch "$scratch/mark"
+"$YK_BUILD/yoke" launch -n 2 train "$YK_SOURCE/configs/demo.yaml" --set data.train="$scratch/text" \
+    --set run.dir="$scratch/run" --set model.layers=1 --set train.steps=1000000 --set device=cpu >/dev/null 2>"$scratch/launch.err" </dev/null &
+launcher=$!
+until_true grep -qs '"step": 3,' "$scratch/run/metrics.jsonl"
+[ -n "$(segments)" ] || echo "Open MPI has no segments here"
+kill -KILL "$(pgrep -P $launcher)"
+wait $launcher
+status=$?
+err=$(cat "$scratch/launch.err")
+expect_status 1
+no_rank() { ! pgrep -f "run.dir=$scratch/run" >/dev/null; }
+until_true no_rank
+[ -z "$(segments)" ] || fail "left in shared memory: $(segments)"
+
 passed
