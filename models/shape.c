@@ -94,26 +94,31 @@ static void override(int64_t *field, int64_t key)
     if (key != 0) *field = key;
 }
 
+static void override_keys(const yk_config *config, yk_model_shape *s)
+{
+    override(&s->layers, config->model.layers);
+    override(&s->width, config->model.width);
+    override(&s->heads, config->model.heads);
+    override(&s->kv_heads, config->model.kv_heads);
+    override(&s->head_size, config->model.head_size);
+    override(&s->ffn, config->model.ffn);
+    override(&s->vocab, config->model.vocab);
+    override(&s->max_seq_len, config->model.max_seq_len);
+    if (config->model.norm_eps != 0) s->norm_eps = config->model.norm_eps;
+    if (config->model.rope_theta != 0) s->rope_theta = config->model.rope_theta;
+    if (config->model.tied != YK_AUTO) s->tied = config->model.tied != 0;
+}
+
 yk_status yk_model_shape_from_config(const yk_config *config, yk_model_shape *shape_out)
 {
     yk_model_shape s = {.tied = true};
     if (config->model.preset[0]) YK_TRY(find_preset(config->model.preset, &s));
     if (config->model.family[0]) YK_TRY(set_family(config->model.family, &s));
 
-    bool reshaped = config->model.width != 0 || config->model.heads != 0;
-    override(&s.layers, config->model.layers);
-    override(&s.width, config->model.width);
-    override(&s.heads, config->model.heads);
-    if (reshaped) s.head_size = s.kv_heads = 0; /* a preset's would no longer fit */
-    override(&s.kv_heads, config->model.kv_heads);
-    override(&s.head_size, config->model.head_size);
+    /* What a preset has that follows from these would no longer fit. */
+    if (config->model.width != 0 || config->model.heads != 0) s.head_size = s.kv_heads = 0;
     if (config->model.width != 0) s.ffn = 0;
-    override(&s.ffn, config->model.ffn);
-    override(&s.vocab, config->model.vocab);
-    override(&s.max_seq_len, config->model.max_seq_len);
-    if (config->model.norm_eps != 0) s.norm_eps = config->model.norm_eps;
-    if (config->model.rope_theta != 0) s.rope_theta = config->model.rope_theta;
-    if (config->model.tied != YK_AUTO) s.tied = config->model.tied != 0;
+    override_keys(config, &s);
     if (s.max_seq_len == 0) s.max_seq_len = config->train.seq_len;
     set_family_defaults(&s);
 
@@ -127,16 +132,7 @@ static yk_status apply_keys(const yk_config *config, yk_model_shape *shape)
 {
     if (config->model.preset[0]) return yk_model_shape_from_config(config, shape);
     if (config->model.family[0]) YK_TRY(set_family(config->model.family, shape));
-    override(&shape->layers, config->model.layers);
-    override(&shape->width, config->model.width);
-    override(&shape->heads, config->model.heads);
-    override(&shape->kv_heads, config->model.kv_heads);
-    override(&shape->head_size, config->model.head_size);
-    override(&shape->ffn, config->model.ffn);
-    override(&shape->vocab, config->model.vocab);
-    if (config->model.norm_eps != 0) shape->norm_eps = config->model.norm_eps;
-    if (config->model.rope_theta != 0) shape->rope_theta = config->model.rope_theta;
-    if (config->model.tied != YK_AUTO) shape->tied = config->model.tied != 0;
+    override_keys(config, shape);
     return YK_OK;
 }
 
