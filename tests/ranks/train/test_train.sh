@@ -84,9 +84,14 @@ for span in "compute linear_forward" "gather all_gather" "reduce reduce_scatter"
 done
 [ "$(grep -c '"name": "step [0-9]*"' $trace)" -eq 1 ] || fail "not one step"
 
+# beside [OPTION]... PROGRAM...: rank 0 trains as c.yaml says, and rank 1 runs this.
+beside() {
+    run timeout -k 5 "$(limit 40)" mpirun -q --oversubscribe --bind-to none \
+        -n 1 "$yoke" train "$PWD/c.yaml" : -n 1 "$@"
+}
+
 case_is "configurations that differ are an error that names the key"
-run timeout -k 5 "$(limit 40)" mpirun -q --oversubscribe --bind-to none \
-    -n 1 "$yoke" train c.yaml : -n 1 "$yoke" train c.yaml --set optim.lr=0.5
+beside "$yoke" train c.yaml --set optim.lr=0.5
 expect_status 2
 expect_text err "lr: 0.5"
 expect_text err "rank 1"
@@ -94,8 +99,7 @@ expect_text err "rank 1"
 
 case_is "data that one rank lacks end the run, with that rank's name"
 mkdir elsewhere
-run timeout -k 5 "$(limit 40)" mpirun -q --oversubscribe --bind-to none \
-    -n 1 "$yoke" train "$PWD/c.yaml" : -n 1 --wdir "$PWD/elsewhere" "$yoke" train "$PWD/c.yaml"
+beside --wdir "$PWD/elsewhere" "$yoke" train "$PWD/c.yaml"
 expect_status 2
 expect_text err "yoke: text: cannot open: No such file or directory"
 expect_text err "yoke: rank 1: it failed on $(hostname), as said above"
@@ -103,8 +107,7 @@ expect_text err "yoke: rank 1: it failed on $(hostname), as said above"
 case_is "other data under the same name are told, by their length or by what they hold"
 for other in shorter "as long"; do
     if [ "$other" = shorter ]; then head -c -7 text >elsewhere/text; else tr 0-8 1-9 <text >elsewhere/text; fi
-    run timeout -k 5 "$(limit 40)" mpirun -q --oversubscribe --bind-to none \
-        -n 1 "$yoke" train "$PWD/c.yaml" : -n 1 --wdir "$PWD/elsewhere" "$yoke" train "$PWD/c.yaml"
+    beside --wdir "$PWD/elsewhere" "$yoke" train "$PWD/c.yaml"
     expect_status 2
     expect_text err "yoke: data: this rank has"
     expect_text err "give every rank the same files"
@@ -113,8 +116,7 @@ done
 [ ! -e runs/c ] && [ ! -e elsewhere/runs/c ] || fail "a folder was made"
 
 case_is "a shape that one rank alone cannot have is told with the key that differs"
-run timeout -k 5 "$(limit 40)" mpirun -q --oversubscribe --bind-to none \
-    -n 1 "$yoke" train c.yaml : -n 1 "$yoke" train c.yaml --set model.heads=3
+beside "$yoke" train c.yaml --set model.heads=3
 expect_status 2
 expect_text err "heads: 3"
 expect_text err "yoke: rank 1: it failed on $(hostname), as said above"
