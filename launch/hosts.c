@@ -137,6 +137,8 @@ yk_status yk_hosts_read_file(const char *path, yk_hosts *hosts_out)
     int64_t bytes;
     YK_TRY(yk_file_read_all(path, &text, &bytes));
     yk_status status = YK_OK;
+    if (memchr(text, '\0', (size_t)bytes) || !yk_utf8_is_valid(text, (size_t)bytes))
+        status = yk_fail(YK_EINVAL, path, "is not text; name one host a line: `name slots=N`");
     rest = text;
     for (int number = 1; status == YK_OK && (line = strsep(&rest, "\n")); number++) {
         char where[512];

@@ -181,22 +181,10 @@ static yk_status assign_truth(void *member, const yk_config_key *key, const yk_c
     return YK_OK;
 }
 
-static bool is_utf8(const char *text)
-{
-    for (size_t n = strlen(text); n > 0;) {
-        uint32_t c;
-        size_t length = (size_t)yk_utf8_decode(text, n, &c);
-        if (length == 0) return false;
-        text += length;
-        n -= length;
-    }
-    return true;
-}
-
 static yk_status assign_string(char **member, const yk_config_key *key,
                                const yk_config_place *place, const char *text)
 {
-    if (!is_utf8(text)) return fail_value(place, key, text, "is not UTF-8");
+    if (!yk_utf8_is_valid(text, strlen(text))) return fail_value(place, key, text, "is not UTF-8");
     char *copy = strdup(text);
     if (!copy) return fail_memory(key);
     free(*member);
@@ -258,7 +246,7 @@ yk_status yk_config_assign_list(yk_config *config, const yk_config_key *key,
     for (int i = 0; i < list->n_items && status == YK_OK; i++) {
         if (list->items[i][0] == '\0')
             status = yk_config_fail(place, key->name, "an item is empty; remove it");
-        else if (!is_utf8(list->items[i]))
+        else if (!yk_utf8_is_valid(list->items[i], strlen(list->items[i])))
             status = fail_value(place, key, list->items[i], "is not UTF-8");
     }
     if (status != YK_OK) {

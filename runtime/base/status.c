@@ -14,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/words.h"
+
 #define LINE_BYTES 4096
 
 /* A line in the making; `used` never counts the final NUL and leaves room for "...\n". */
@@ -38,12 +40,15 @@ __attribute__((format(printf, 2, 3))) static void line_print(line *l, const char
     va_end(args);
 }
 
-/* A control character from a path or a file's content must not break the line in two. */
+/* Bytes from a path or a file's content must neither break the line in two nor tell a terminal what to
+ * do: control characters become spaces, and what is no UTF-8 becomes '?'. */
 static void line_flatten(line *l)
 {
-    for (size_t i = 0; i < l->used; i++) {
-        unsigned char c = (unsigned char)l->text[i];
-        if (c < 0x20 || c == 0x7f) l->text[i] = ' ';
+    for (size_t i = 0, length; i < l->used; i += length) {
+        uint32_t c = '?';
+        length = (size_t)yk_utf8_decode(l->text + i, l->used - i, &c);
+        if (length == 0) l->text[i] = '?', length = 1;
+        if (c < 0x20 || (c >= 0x7f && c < 0xa0)) memset(l->text + i, ' ', length);
     }
 }
 

@@ -25,6 +25,16 @@ int yk_utf8_decode(const char *text, size_t n, uint32_t *code_point_out)
     return length;
 }
 
+bool yk_utf8_is_valid(const char *text, size_t n)
+{
+    for (size_t at = 0, length; at < n; at += length) {
+        uint32_t c;
+        length = (size_t)yk_utf8_decode(text + at, n - at, &c);
+        if (length == 0) return false;
+    }
+    return true;
+}
+
 const char *yk_word_show(const char *text, char shown_out[YK_SHOWN_MAX])
 {
     static const char cut[] = "...\"";

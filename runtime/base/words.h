@@ -4,6 +4,7 @@
 #ifndef YK_RUNTIME_BASE_WORDS_H
 #define YK_RUNTIME_BASE_WORDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,5 +27,8 @@ int yk_word_nearest(const char *word, const char *const *words, int n);
  * 0, and the code point untouched, when it is malformed, overlong, a surrogate or beyond U+10FFFF.
  */
 int yk_utf8_decode(const char *text, size_t n, uint32_t *code_point_out);
+
+/* True when all n bytes are UTF-8. */
+bool yk_utf8_is_valid(const char *text, size_t n);
 
 #endif

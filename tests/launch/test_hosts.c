@@ -61,18 +61,23 @@ static void what_is_no_list_is_told_in_one_line(void **state)
     }
 }
 
-/* Reads a file of that text; what it says on stderr goes into said (a heard's text). */
-static yk_status read_file(const char *text, yk_hosts *hosts, heard *said)
+/* Reads a file of those bytes; what it says on stderr goes into said (a heard's text). */
+static yk_status read_bytes(const char *bytes, size_t n, yk_hosts *hosts, heard *said)
 {
     char dir[SCRATCH_PATH], path[SCRATCH_PATH];
     scratch_make(dir);
-    scratch_write(path, dir, "hosts", text, (int64_t)strlen(text));
+    scratch_write(path, dir, "hosts", bytes, (int64_t)n);
     heard_begin(said);
     yk_status status = yk_hosts_read_file(path, hosts);
     heard_take(said);
     heard_end(said);
     scratch_remove(dir);
     return status;
+}
+
+static yk_status read_file(const char *text, yk_hosts *hosts, heard *said)
+{
+    return read_bytes(text, strlen(text), hosts, said);
 }
 
 static void files_of_open_mpi_and_plain_ones_are_read(void **state)
@@ -113,6 +118,24 @@ static void a_line_that_is_wrong_is_named_by_its_number(void **state)
         assert_int_equal(read_file(table[i].text, &hosts, &said), YK_EINVAL);
         assert_non_null(strstr(said.text, table[i].expected));
         assert_int_equal(heard_lines(said.text), 1);
+    }
+}
+
+static void a_file_that_is_not_text_is_not_shown(void **state)
+{
+    static const char program[] = "\x7f"
+                                  "ELF\2\1\1\0\3",
+                      latin[] = "k\xf6ln slots=2\n";
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        yk_hosts hosts;
+        heard said;
+        assert_int_equal(
+            read_bytes(i ? latin : program, i ? sizeof latin - 1 : sizeof program, &hosts, &said),
+            YK_EINVAL);
+        assert_non_null(strstr(said.text, "hosts: is not text; name one host a line"));
+        assert_int_equal(heard_lines(said.text), 1);
+        assert_null(strstr(said.text, "ELF"));
     }
 }
 
@@ -259,6 +282,7 @@ int main(void)
         cmocka_unit_test(lists_give_names_and_slots),
         cmocka_unit_test(what_is_no_list_is_told_in_one_line),
         cmocka_unit_test(files_of_open_mpi_and_plain_ones_are_read),
+        cmocka_unit_test(a_file_that_is_not_text_is_not_shown),
         cmocka_unit_test(a_line_that_is_wrong_is_named_by_its_number),
         cmocka_unit_test(a_slurm_job_has_its_nodes),
         cmocka_unit_test(a_node_list_that_is_wrong_is_refused),

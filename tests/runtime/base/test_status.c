@@ -113,6 +113,24 @@ static void control_characters_of_a_path_do_not_break_the_line(void **state)
     assert_string_equal(text, "yoke: a b: cannot open  [31mc  d\xc3\xa9\n");
 }
 
+/* What a terminal would take for a command, or cannot show: C1 controls, half a character, a stray byte. */
+static void bytes_that_are_no_text_are_not_shown(void **state)
+{
+    char text[8192];
+    capture c;
+    (void)state;
+    capture_begin(&c);
+    yk_fail(YK_EINVAL,
+            "\x7f"
+            "ELF\xff",
+            "\xc2\x9b"
+            "2J \xe2\x82\xac \xe2\x82 \x80%s",
+            "\xc3");
+    capture_next(&c, text, sizeof text);
+    capture_end(&c);
+    assert_string_equal(text, "yoke:  ELF?:   2J \xe2\x82\xac ?? ??\n");
+}
+
 /* At every length around the limit there is one newline, at the end, and what was cut says so. */
 static void a_long_message_is_cut_and_says_so(void **state)
 {
@@ -233,6 +251,7 @@ int main(void)
         cmocka_unit_test(a_failure_is_one_line_in_one_write),
         cmocka_unit_test(a_warning_says_that_it_is_one),
         cmocka_unit_test(control_characters_of_a_path_do_not_break_the_line),
+        cmocka_unit_test(bytes_that_are_no_text_are_not_shown),
         cmocka_unit_test(a_long_message_is_cut_and_says_so),
         cmocka_unit_test(reporting_leaves_errno_alone),
         cmocka_unit_test(try_returns_at_the_first_failure),
