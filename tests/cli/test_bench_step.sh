@@ -102,3 +102,5 @@ refused device --device tpu
 refused train.batch --model tiny-gpt2 --batch 3
 refused --steps --steps 0
 refused "optim.nothing" --set optim.nothing=1
+
+passed
