@@ -1,29 +1,34 @@
 /* runtime/device/cuda/cast.cu - change of storage type.
  *
- * A thread moves eight neighbouring elements, or one where pointers are not
- * aligned. Bytes per element: the size of the source read, that of the
- * destination written.
+ * A thread moves EACH elements, or one where pointers are not aligned: in packs of 16 bytes of the wider
+ * type, a block's width apart, so that neighbouring threads fill whole sectors of both arrays, and all
+ * are on their way before the first is waited for. Bytes per element: the size of the source read, that
+ * of the destination written.
  */
 #include "runtime/device/cuda/kernels.cuh"
 
 #define THREADS 256
-#define EACH    8
+#define EACH    16
 
 template <typename D, typename S>
-static __global__ void __launch_bounds__(THREADS) cast_eight(D *dst, const S *src, int64_t n)
+static __global__ void __launch_bounds__(THREADS) cast_wide(D *dst, const S *src, int64_t n)
 {
-    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH;
-    if (i + EACH <= n) {
-        constexpr int V = sizeof(D) < sizeof(S) ? 16 / (int)sizeof(S) : 16 / (int)sizeof(D);
+    constexpr int V = 16 / (int)(sizeof(D) < sizeof(S) ? sizeof(S) : sizeof(D)), U = EACH / V;
+    int64_t i = (int64_t)blockIdx.x * THREADS * EACH + threadIdx.x * V;
+    if (i + (U - 1) * THREADS * V + V <= n) {
+        pack<S, V> p[U];
 #pragma unroll
-        for (int k = 0; k < EACH; k += V) {
+        for (int u = 0; u < U; u++) p[u] = load<S, V>(src + i + u * THREADS * V);
+#pragma unroll
+        for (int u = 0; u < U; u++) {
             float e[V];
-            load_floats<S, V>(src + i + k, e);
-            store_floats<D, V>(dst + i + k, e);
+            unpack<S, V>(p[u], e);
+            store_floats<D, V>(dst + i + u * THREADS * V, e);
         }
-    } else {
-        for (; i < n; i++) dst[i] = from_float<D>(to_float(src[i]));
+        return;
     }
+    for (int u = 0; u < U; u++, i += THREADS * V)
+        for (int k = 0; k < V && i + k < n; k++) dst[i + k] = from_float<D>(to_float(src[i + k]));
 }
 
 template <typename D, typename S>
@@ -42,8 +47,8 @@ cudaError_t yk_cuda_cast(const yk_cast_args *a, cudaStream_t s)
             D *dst = (D *)a->dst;
             const S *src = (const S *)a->src;
             if (is_aligned(dst) && is_aligned(src))
-                cast_eight<<<(unsigned)div_up(a->n, THREADS * EACH), THREADS, 0, s>>>(dst, src,
-                                                                                      a->n);
+                cast_wide<<<(unsigned)div_up(a->n, THREADS * EACH), THREADS, 0, s>>>(dst, src,
+                                                                                     a->n);
             else
                 cast_one<<<(unsigned)div_up(a->n, THREADS), THREADS, 0, s>>>(dst, src, a->n);
             return cudaGetLastError();
