@@ -170,10 +170,10 @@ yk_status yk_cli_bench(int argc, char **argv)
         .options = options,
         .n_options = sizeof options / sizeof options[0],
     };
+    YK_TRY(yk_cli_check_one_process("bench ops"));
     YK_TRY(yk_cli_parse(&command, argc, argv, &what, &n, &done));
     if (done) return YK_OK;
     if (strcmp(what, "ops") != 0) return yk_fail(YK_EINVAL, what, "bench offers: ops, step, comm");
-    YK_TRY(yk_cli_check_one_process("bench ops"));
     YK_TRY(yk_bench_find_dtype(dtype, &b.dtype));
     YK_TRY(find_shape(preset, &b.shape));
     YK_TRY(open_device(device, &b.device));

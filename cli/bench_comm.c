@@ -277,16 +277,17 @@ static yk_status bench_rows(bench *b)
 static yk_status bench_backend(bench *b, yk_comm_choice backend)
 {
     int mark = yk_arena_mark(b->staging);
-    YK_TRY(yk_comm_create(&(yk_comm_options){.world = b->world,
-                                             .device = b->device,
-                                             .backend = backend,
-                                             .axis = YK_AXIS_WORLD,
-                                             .reduce = YK_REDUCE_EXACT,
-                                             .wire = b->dtype,
-                                             .max_count = b->max_bytes / yk_dtype_bytes(b->dtype),
-                                             .staging = b->staging,
-                                             .timeout_s = TIMEOUT_S},
-                          &b->comm));
+    const yk_comm_options options = {.world = b->world,
+                                     .device = b->device,
+                                     .backend = backend,
+                                     .axis = YK_AXIS_WORLD,
+                                     .reduce = YK_REDUCE_EXACT,
+                                     .wire = b->dtype,
+                                     .max_count = b->max_bytes / yk_dtype_bytes(b->dtype),
+                                     .staging = b->staging,
+                                     .timeout_s = TIMEOUT_S};
+    yk_world_hold(b->world);
+    YK_TRY(yk_world_agree(b->world, yk_comm_create(&options, &b->comm)));
     yk_status status = bench_rows(b);
     yk_comm_destroy(b->comm);
     yk_arena_pop(b->staging, mark);
@@ -394,29 +395,23 @@ static yk_status find_backend(const char *name, yk_comm_choice *choice_out)
 
 static yk_status bench_world(bench *b, bool gpu, yk_comm_choice only)
 {
-    YK_TRY(yk_world_join(&b->world));
-    yk_status status = YK_OK;
     if (yk_world_size(b->world) == 1)
-        status =
-            yk_fail(YK_EINVAL, "bench comm",
-                    "there is one rank, and nobody to talk to; start several: mpirun -n 2 yoke "
-                    "bench comm");
-    if (status == YK_OK) status = run(b, gpu, only);
-    if (status != YK_OK && yk_world_size(b->world) > 1)
+        return yk_fail(YK_EINVAL, "bench comm",
+                       "there is one rank, and nobody to talk to; start several: mpirun -n 2 yoke "
+                       "bench comm");
+    yk_status status = run(b, gpu, only);
+    if (status != YK_OK && yk_status_exit_code(status) != 2)
         yk_world_abort(b->world, yk_status_exit_code(status)); /* the others may wait */
     close_bench(b);
-    yk_world_leave(b->world);
     return status;
 }
 
-yk_status yk_bench_comm(int argc, char **argv)
+static yk_status read_options(int argc, char **argv, bench *b, yk_comm_choice *only_out,
+                              bool *gpu_out, bool *done_out)
 {
     const char *device = "auto", *dtype = "bf16", *backend = "all";
     int64_t min_mib = 0, max_mib = 0;
-    bool done, gpu = false;
     int n;
-    bench b = {.n_rows = 0};
-    yk_comm_choice only = YK_COMM_AUTO;
     const yk_cli_option options[] = {
         {.name = "backend",
          .type = YK_CLI_TEXT,
@@ -441,9 +436,9 @@ yk_status yk_bench_comm(int argc, char **argv)
         yk_bench_option_device(&device),
         {.name = "beside",
          .type = YK_CLI_SWITCH,
-         .out = &b.beside,
+         .out = &b->beside,
          .text = "run matrix products meanwhile, and print the share of their rate that is lost"},
-        yk_bench_option_json(&b.json),
+        yk_bench_option_json(&b->json),
     };
     const yk_cli_command command = {
         .name = "bench comm",
@@ -455,13 +450,25 @@ yk_status yk_bench_comm(int argc, char **argv)
         .options = options,
         .n_options = sizeof options / sizeof options[0],
     };
-    YK_TRY(yk_cli_parse(&command, argc, argv, NULL, &n, &done));
-    if (done) return YK_OK;
-    YK_TRY(yk_bench_find_dtype(dtype, &b.dtype));
-    YK_TRY(find_backend(backend, &only));
+    YK_TRY(yk_cli_parse(&command, argc, argv, NULL, &n, done_out));
+    if (*done_out) return YK_OK;
+    b->min_bytes = min_mib ? min_mib << 20 : SIZE_MIN;
+    b->max_bytes = max_mib << 20;
+    YK_TRY(yk_bench_find_dtype(dtype, &b->dtype));
+    YK_TRY(find_backend(backend, only_out));
+    return yk_bench_find_device(device, gpu_out);
+}
+
+yk_status yk_bench_comm(int argc, char **argv)
+{
+    bench b = {.n_rows = 0};
+    yk_comm_choice only = YK_COMM_AUTO;
+    bool done = false, gpu = false;
     yk_machine_order_gpus();
-    YK_TRY(yk_bench_find_device(device, &gpu));
-    b.min_bytes = min_mib ? min_mib << 20 : SIZE_MIN;
-    b.max_bytes = max_mib << 20;
-    return bench_world(&b, gpu, only);
+    YK_TRY(yk_world_join(&b.world));
+    yk_world_hold(b.world);
+    yk_status status = yk_world_agree(b.world, read_options(argc, argv, &b, &only, &gpu, &done));
+    if (status == YK_OK && !done) status = bench_world(&b, gpu, only);
+    yk_world_leave(b.world);
+    return status;
 }

@@ -23,6 +23,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/device/recorder.h"
 #include "runtime/device/timer.h"
+#include "runtime/device/tune.h"
 #include "runtime/machine/machine.h"
 #include "runtime/observe/trace.h"
 
@@ -348,6 +349,14 @@ static void print_start(const bench_step *b)
     printf("}, ");
 }
 
+/* The kernels that were chosen by timing, the seconds that took, and the part of their time it saves. */
+static void print_tuning(const bench_step *b)
+{
+    const yk_tune_sum sum = yk_device_tune_sum(b->device);
+    printf("\"tuned\": {\"kernels\": %d, \"s\": %.3g, \"gain\": %.4f}, ", sum.n, sum.seconds,
+           sum.n > 0 ? 1 - sum.taken_ms / sum.first_ms : 0);
+}
+
 static void print_json(bench_step *b)
 {
     const request *r = b->request;
@@ -368,6 +377,7 @@ static void print_json(bench_step *b)
            (double)b->plan.tokens / typical_s, 1e3 * typical_s, 1e3 * b->step_s[0],
            1e3 * b->step_s[r->steps - 1], 1e3 * b->plan.step_s, 1e3 * host_s, b->at_s[PHASE_STEP]);
     print_start(b);
+    print_tuning(b);
     printf("\"model_flops\": %.9g, \"sheet_flops\": %.6g, \"product_flops\": %.6g, \"mfu\": %.4f, "
            "\"mfu_product\": %.4f, ",
            b->model_flops, sheet, b->product_rate, rate / sheet, rate / b->product_rate);
@@ -471,7 +481,7 @@ static yk_status parse(int argc, char **argv, request *r, bool *done_out)
 
 yk_status yk_bench_step(int argc, char **argv)
 {
-    bool done;
+    bool done = false;
     request r = {.model = "gpt2-124m",
                  .precision = "bf16",
                  .device = "auto",
@@ -481,13 +491,13 @@ yk_status yk_bench_step(int argc, char **argv)
                  .steps = 20,
                  .warmup = 4};
     bench_step b = {.request = &r};
-    YK_TRY(parse(argc, argv, &r, &done));
-    if (done) return YK_OK;
     yk_machine_order_gpus();
     YK_TRY(yk_world_join(&b.world));
     b.rank = yk_world_rank(b.world);
     b.n_ranks = yk_world_size(b.world);
-    yk_status status = bench(&b);
+    yk_world_hold(b.world);
+    yk_status status = yk_world_agree(b.world, parse(argc, argv, &r, &done));
+    if (status == YK_OK && !done) status = bench(&b);
     if (status != YK_OK && b.n_ranks > 1 && yk_status_exit_code(status) != 2)
         yk_world_abort(b.world,
                        yk_status_exit_code(status)); /* the others may wait for this rank */

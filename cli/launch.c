@@ -170,6 +170,7 @@ yk_status yk_cli_launch(int argc, char **argv)
         .options = options,
         .n_options = sizeof options / sizeof options[0],
     };
+    if (argc < 2 || strcmp(argv[1], "place") != 0) YK_TRY(yk_cli_check_one_process("launch"));
     YK_TRY(check_sides(&command, argc, argv));
     YK_TRY(yk_cli_parse(&command, argc, argv, operands, &n, &done));
     if (done) return YK_OK;

@@ -96,7 +96,7 @@ static yk_status run(int argc, char **argv)
         if (s->is_alone) YK_TRY(yk_cli_check_one_process(s->name));
         return s->run(argc - 1, argv + 1);
     }
-    return fail_unknown(argv[1]);
+    return yk_cli_refuse(fail_unknown, argv[1]);
 }
 
 int main(int argc, char **argv)

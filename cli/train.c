@@ -70,19 +70,6 @@ static yk_status train(const yk_config *config, yk_world *world)
     return YK_OK;
 }
 
-/* Read the configuration and train, as one rank of a world. */
-static yk_status run(const char *path, const yk_cli_list *sets, yk_world *world)
-{
-    yk_config config;
-    yk_world_hold(world);
-    YK_TRY(yk_world_agree(world, yk_cli_read_config(path, sets, &config)));
-    yk_world_set_timeout(world, config.comm.timeout);
-    yk_world_hold(world);
-    yk_status status = train(&config, world);
-    yk_config_fini(&config);
-    return status;
-}
-
 yk_status yk_cli_parse_train(int argc, char **argv, const char **path_out, yk_cli_list *sets_out,
                              bool *done_out)
 {
@@ -109,18 +96,36 @@ yk_status yk_cli_parse_train(int argc, char **argv, const char **path_out, yk_cl
     return yk_cli_parse(&command, argc, argv, path_out, &n, done_out);
 }
 
-yk_status yk_cli_train(int argc, char **argv)
+static yk_status read_words(int argc, char **argv, yk_config *config_out, bool *done_out)
 {
     yk_cli_list sets = {.n_items = 0};
     const char *path;
+    YK_TRY(yk_cli_parse_train(argc, argv, &path, &sets, done_out));
+    return *done_out ? YK_OK : yk_cli_read_config(path, &sets, config_out);
+}
+
+/* Read the configuration and train, as one rank of a world. */
+static yk_status run(int argc, char **argv, yk_world *world)
+{
+    yk_config config;
     bool done;
-    YK_TRY(yk_cli_parse_train(argc, argv, &path, &sets, &done));
+    yk_world_hold(world);
+    YK_TRY(yk_world_agree(world, read_words(argc, argv, &config, &done)));
     if (done) return YK_OK;
+    yk_world_set_timeout(world, config.comm.timeout);
+    yk_world_hold(world);
+    yk_status status = train(&config, world);
+    yk_config_fini(&config);
+    return status;
+}
+
+yk_status yk_cli_train(int argc, char **argv)
+{
     yk_signals_block();
     yk_machine_order_gpus();
     yk_world *world;
     YK_TRY(yk_world_join(&world));
-    yk_status status = run(path, &sets, world);
+    yk_status status = run(argc, argv, world);
     bool together = status == YK_OK || status == YK_ESTOPPED || yk_status_exit_code(status) == 2;
     if (!together && yk_world_size(world) > 1)
         yk_world_abort(world, yk_status_exit_code(status)); /* the others may wait for this rank */
