@@ -20,6 +20,7 @@
 #include "engine/write_text.h"
 #include "runtime/base/arith.h"
 #include "runtime/base/clock.h"
+#include "runtime/device/tune.h"
 #include "runtime/storage/file.h"
 
 /* ---- training ----------------------------------------------------------------------------- */
@@ -252,6 +253,15 @@ static void add_device(yk_trainer *t, double took_s, yk_metrics_row *row)
     row->pcie_tx_rate = gpu.pcie_tx_rate;
 }
 
+/* What was timed within the first step, if anything was. */
+static void print_tuning(const yk_trainer *t)
+{
+    const yk_tune_sum sum = yk_device_tune_sum(t->device);
+    if (sum.n > 0)
+        printf("tuned     %d kernels in %.1f s; they take %.1f %% less than the first choices\n",
+               sum.n, sum.seconds, 100 * (1 - sum.taken_ms / sum.first_ms));
+}
+
 /* Once, after the first step: what the libraries took is known now, unless others use the GPU too. */
 static void add_start(yk_trainer *t, yk_metrics_row *row)
 {
@@ -264,6 +274,7 @@ static void add_start(yk_trainer *t, yk_metrics_row *row)
     }
     if (!yk_trainer_speaks(t) || used == 0) return;
     yk_progress_break(&t->progress);
+    print_tuning(t);
     printf("started   %.2f s to the end of the first step; libraries take %.0f MiB, %.0f planned\n",
            row->start_s, (double)t->plan.library_bytes / 0x1p20, (double)estimate / 0x1p20);
 }

@@ -11,6 +11,11 @@ yk_status yk_device_tune(yk_device *device, yk_tune how, const char *folder)
     return device->tuner ? yk_tuner_open(device->tuner, how, folder) : YK_OK;
 }
 
+yk_tune_sum yk_device_tune_sum(const yk_device *device)
+{
+    return device->tuner ? yk_tuner_sum(device->tuner) : (yk_tune_sum){.n = 0};
+}
+
 yk_status yk_device_tune_export(const yk_device *device, char **text_out, int64_t *bytes_out)
 {
     if (device->tuner) return yk_tuner_export(device->tuner, text_out, bytes_out);

@@ -1,10 +1,10 @@
 /* runtime/device/tune.h - which of several kernels a GPU's products take.
  *
  * Model.    A library offers several algorithms for a product. At the first use of a shape those that
- *           look best are timed on the tensors at hand, and the winner is kept: in the device, and on
- *           disk for the next run, under the name of the card, the driver and the library. Each
- *           candidate must repeat its own bits, so a choice changes them between runs that choose
- *           differently, never within one.
+ *           look best are timed on the tensors at hand, as long as it takes for the card's power to
+ *           count as it does in a step, and the winner is kept: in the device, and on disk for the next
+ *           run, under the name of the card, the driver and the library. Each candidate must repeat its
+ *           own bits, so a choice changes them between runs that choose differently, never within one.
  * Ranks.    Those of a run must choose alike: rank 0 exports what it knows before the first step, all
  *           import it, and nobody times after that.
  * Elsewhere than on a GPU there is nothing to choose, and everything here succeeds and does nothing.
@@ -18,8 +18,16 @@ typedef enum yk_tune {
     YK_TUNE_OFF,    /* the library's first choice */
     YK_TUNE_KNOWN,  /* what is on disk, else the library's first choice */
     YK_TUNE_CACHED, /* what is on disk, else what is timed now and written there */
-    YK_TUNE_FULL,   /* what is timed now, whatever is on disk, and written there */
+    YK_TUNE_FULL,   /* what is timed now and for longer, whatever is on disk, and written there */
 } yk_tune;
+
+/* What timing came to since the device was opened. */
+typedef struct yk_tune_sum {
+    int n;          /* choices made */
+    double seconds; /* that they took */
+    double first_ms,
+        taken_ms; /* of all, one run each: by the library's first choice, and as chosen */
+} yk_tune_sum;
 
 /* Choose from now on as `how` says. Products that have run keep their choice.            [local]
  *
@@ -27,6 +35,8 @@ typedef enum yk_tune {
  *         that cannot be read or written is a warning.
  */
 yk_status yk_device_tune(yk_device *device, yk_tune how, const char *folder);
+
+yk_tune_sum yk_device_tune_sum(const yk_device *device); /* [local] */
 
 /* What is known, as text for other ranks; the caller frees it.                           [local] */
 yk_status yk_device_tune_export(const yk_device *device, char **text_out, int64_t *bytes_out);

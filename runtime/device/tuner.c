@@ -23,7 +23,8 @@ typedef struct known {
 struct yk_tuner {
     char identity[IDENTITY];
     char folder[PATH_BYTES]; /* "" : nowhere */
-    bool races;
+    bool races, thorough;
+    yk_tune_sum sum;
     int n_known, n_room;
     known *known; /* (n_room) owned */
 };
@@ -40,6 +41,27 @@ yk_status yk_tuner_create(const char *identity, yk_tuner **tuner_out)
 bool yk_tuner_races(const yk_tuner *t)
 {
     return t->races;
+}
+
+bool yk_tuner_is_thorough(const yk_tuner *t)
+{
+    return t->thorough;
+}
+
+/* ---- what racing came to ------------------------------------------------------------------ */
+
+void yk_tuner_note(yk_tuner *t, const yk_tune_sum *before, double seconds, double first_ms,
+                   double taken_ms)
+{
+    t->sum.n++;
+    t->sum.seconds = before->seconds + seconds;
+    t->sum.first_ms += first_ms;
+    t->sum.taken_ms += taken_ms;
+}
+
+yk_tune_sum yk_tuner_sum(const yk_tuner *t)
+{
+    return t->sum;
 }
 
 /* ---- the table ---------------------------------------------------------------------------- */
@@ -223,6 +245,7 @@ yk_status yk_tuner_open(yk_tuner *t, yk_tune how, const char *folder)
 {
     t->n_known = 0;
     t->races = how >= YK_TUNE_CACHED;
+    t->thorough = how == YK_TUNE_FULL;
     t->folder[0] = '\0';
     if (how == YK_TUNE_OFF || !folder[0]) return YK_OK;
     if (strlen(folder) > PATH_BYTES - IDENTITY - 16) {

@@ -12,7 +12,8 @@
 #define YK_TUNER_CHOICE_MAX 64
 
 /* The first word of a key that is no product's, whose first word is a size. */
-#define YK_TUNER_BIAS_WAY INT64_C(-1)
+#define YK_TUNER_GELU_WAY     INT64_C(-2)
+#define YK_TUNER_GRADIENT_WAY INT64_C(-3)
 
 typedef struct yk_tuner yk_tuner;
 
@@ -29,8 +30,15 @@ yk_status yk_tuner_open(yk_tuner *tuner, yk_tune how, const char *folder);
 yk_status yk_tuner_export(const yk_tuner *tuner, char **text_out, int64_t *bytes_out);
 yk_status yk_tuner_import(yk_tuner *tuner, const char *text, int64_t bytes);
 
-/* Whether what is not known may be timed. */
+/* Whether what is not known may be timed, and whether that may take its time. */
 bool yk_tuner_races(const yk_tuner *tuner);
+bool yk_tuner_is_thorough(const yk_tuner *tuner);
+
+/* A race is over: it took `seconds` of the clock, those of races within it included, which have been
+ * noted since the sum was `before`. The first choice takes first_ms, the one that was made taken_ms. */
+void yk_tuner_note(yk_tuner *tuner, const yk_tune_sum *before, double seconds, double first_ms,
+                   double taken_ms);
+yk_tune_sum yk_tuner_sum(const yk_tuner *tuner);
 
 /* The choice of `key`, if it is known: (choice_bytes) into choice_out. */
 bool yk_tuner_find(const yk_tuner *tuner, const void *key, int key_bytes, void *choice_out,

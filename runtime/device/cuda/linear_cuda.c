@@ -1,14 +1,15 @@
-/* runtime/device/cuda/linear_cuda.c - linear layers as cuBLASLt products with
- * epilogues.
+/* runtime/device/cuda/linear_cuda.c - linear layers as cuBLASLt products with epilogues.
  *
- * cuBLASLt works by columns, so each row-major product is written as its
- * transpose, whose memory is the same: y  = x w^T    ->  y^T  (N,M) = w (N,K)
- * x^T (K,M)      w stored (K,N): transposed dx = dy w     ->  dx^T (K,M) = w^T
- * (K,N) dy^T (N,M) dw = dy^T x   ->  dw^T (K,N) = x^T (K,M) dy (M,N)     dy
- * stored (N,M): transposed Bias, residual, accumulation, GELU and its gradient
- * ride along in the epilogue; where cuBLASLt offers no algorithm for that, the
- * plain product runs and our own kernel follows. Its GELU has a tanh of 11
- * bits, so fp32 takes our own.
+ * cuBLASLt works by columns, so each row-major product is written as its transpose, whose memory is
+ * the same:
+ *
+ *   y  = x w^T   ->  y^T  (N,M) = w (N,K) x^T (K,M)       w stored (K,N): transposed
+ *   dx = dy w    ->  dx^T (K,M) = w^T (K,N) dy^T (N,M)
+ *   dw = dy^T x  ->  dw^T (K,N) = x^T (K,M) dy (M,N)      dy stored (N,M): transposed
+ *
+ * Bias, residual and accumulation ride along in the epilogue. So do GELU and its gradient, unless they
+ * were found faster in kernels of our own behind the plain product, or cuBLASLt offers no algorithm
+ * with them. Its GELU has a tanh of 11 bits, so fp32 takes our own.
  *
  * The bias gradient beside dw is a kernel of our own: measured on an H200, cuBLASLt's
  * costs more than reading dy once more, and it cannot accumulate. The one of the
@@ -30,9 +31,48 @@ static yk_status run_plain(yk_stream *s, const yk_cuda_product *p, void *ws)
                    (long long)p->n, (long long)p->k, yk_dtype_name(p->dtype));
 }
 
-/* ---- forward
- * ------------------------------------------------------------------------------
- */
+/* ---- ways to one result -------------------------------------------------------------------- */
+
+/* Several ways to one result; which is fastest depends on the shape, so they race where the tuner lets
+ * them. Way 0 is taken until then. */
+typedef struct ways {
+    yk_stream *s;
+    int n;
+    int64_t key[6];                      /* what the choice depends on */
+    bool may_race;                       /* running a way twice leaves what once leaves */
+    bool (*run)(void *context, int way); /* false: it failed or is not offered */
+    void *context;
+    const void *out; /* what shows that a way repeats its bits */
+    int64_t out_bytes;
+    void *ws;
+} ways;
+
+static yk_status choose_way(const ways *w, int *way_out)
+{
+    yk_tuner *tuner = w->s->device->tuner;
+    unsigned char way = 0;
+    int winner = 0;
+    *way_out = 0;
+    if (!yk_tuner_find(tuner, w->key, sizeof w->key, &way, sizeof way)) {
+        if (!w->may_race || !yk_tuner_races(tuner) || yk_race_is_captured(yk_cuda_stream_of(w->s)))
+            return YK_OK;
+        YK_TRY(yk_race_run(&(yk_race){.stream = yk_cuda_stream_of(w->s),
+                                      .tuner = tuner,
+                                      .n = w->n,
+                                      .run = w->run,
+                                      .context = w->context,
+                                      .out = w->out,
+                                      .out_bytes = w->out_bytes,
+                                      .digest = w->ws},
+                           &winner));
+        way = (unsigned char)winner;
+        yk_tuner_add(tuner, w->key, sizeof w->key, &way, sizeof way);
+    }
+    *way_out = way < w->n ? way : 0;
+    return YK_OK;
+}
+
+/* ---- forward ------------------------------------------------------------------------------- */
 
 /* Whether an epilogue works on the product before it is rounded: it does where
  * all rows are whole accesses of 16 bytes. In fp32 a second rounding is one of
@@ -42,16 +82,65 @@ static bool is_rounded_once(yk_dtype dtype, int64_t n, int64_t k, uintptr_t poin
     return dtype == YK_F32 || ((n | k) % 8 == 0 && pointers % 16 == 0);
 }
 
-static yk_status gelu_apart(yk_stream *s, const yk_linear_forward_args *a, yk_cuda_product *p,
-                            void *ws)
+typedef struct gelu_call {
+    yk_stream *s;
+    const yk_linear_forward_args *a;
+    yk_cuda_product p; /* plain */
+    void *ws;
+    yk_status status; /* of the first way that failed */
+} gelu_call;
+
+enum { GELU_FUSED, GELU_APART, N_GELU_WAYS };
+
+static yk_status gelu_fused(const gelu_call *g, bool *offered_out)
 {
-    p->epilogue = a->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    p->d = a->z ? a->z : a->y;
-    p->aux = NULL;
-    YK_TRY(run_plain(s, p, ws));
+    yk_cuda_product p = g->p;
+    p.epilogue = g->a->z ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_BIAS;
+    p.aux = g->a->z;
+    return yk_cuda_product_run(g->s, &p, g->ws, offered_out);
+}
+
+static yk_status gelu_apart(const gelu_call *g)
+{
+    const yk_linear_forward_args *a = g->a;
+    yk_cuda_product p = g->p;
+    p.d = a->z ? a->z : a->y;
+    YK_TRY(run_plain(g->s, &p, g->ws));
     return yk_cuda_check(
-        yk_cuda_gelu_forward(a->y, p->d, a->m * a->n, a->dtype, yk_cuda_stream_of(s)),
+        yk_cuda_gelu_forward(a->y, p.d, a->m * a->n, a->dtype, yk_cuda_stream_of(g->s)),
         "linear_forward");
+}
+
+static bool run_gelu_way(void *context, int way)
+{
+    gelu_call *g = context;
+    bool offered = true;
+    yk_status status = way == GELU_FUSED ? gelu_fused(g, &offered) : gelu_apart(g);
+    if (g->status == YK_OK) g->status = status;
+    return status == YK_OK && offered;
+}
+
+/* One way for a shape, whether GELU's input is kept or not: the bits must be the same. */
+static yk_status gelu_forward(gelu_call *g)
+{
+    const yk_linear_forward_args *a = g->a;
+    bool offered = false;
+    int way;
+    if (a->dtype == YK_F32 || !a->bias) return gelu_apart(g);
+    YK_TRY(yk_cuda_enter(g->s->device));
+    YK_TRY(choose_way(&(ways){.s = g->s,
+                              .n = N_GELU_WAYS,
+                              .key = {YK_TUNER_GELU_WAY, a->m, a->n, a->k, (int64_t)a->dtype},
+                              .may_race = true,
+                              .run = run_gelu_way,
+                              .context = g,
+                              .out = a->y,
+                              .out_bytes = a->m * a->n * yk_dtype_bytes(a->dtype),
+                              .ws = g->ws},
+                      &way));
+    YK_TRY(g->status);
+    if (way == GELU_FUSED) YK_TRY(gelu_fused(g, &offered));
+    return offered ? YK_OK : gelu_apart(g);
 }
 
 yk_status yk_cuda_linear_forward(yk_stream *s, const yk_linear_forward_args *a, void *ws)
@@ -77,146 +166,144 @@ yk_status yk_cuda_linear_forward(yk_stream *s, const yk_linear_forward_args *a, 
                              "linear_forward");
     }
     if (!a->gelu) return run_plain(s, &p, ws);
-    if (a->dtype == YK_F32 || !a->bias) return gelu_apart(s, a, &p, ws);
-    bool offered = false;
-    p.epilogue = a->z ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_BIAS;
-    p.aux = a->z;
-    YK_TRY(yk_cuda_product_run(s, &p, ws, &offered));
-    return offered ? YK_OK : gelu_apart(s, a, &p, ws);
+    return gelu_forward(&(gelu_call){.s = s, .a = a, .p = p, .ws = ws});
 }
 
-/* ---- backward
- * -----------------------------------------------------------------------------
- */
+/* ---- backward ------------------------------------------------------------------------------ */
 
-/* dx = dy w, times GELU'(z) when z is given; the epilogue of `p` does the latter where it can. */
-static yk_status input_gradient(yk_stream *s, const yk_linear_backward_input_args *a,
-                                yk_cuda_product p, void *ws)
+/* A gradient of the input that goes on through a GELU, and the one of the bias before it. */
+typedef struct gradient_call {
+    yk_stream *s;
+    const yk_linear_backward_input_args *a;
+    yk_cuda_product p; /* plain */
+    void *ws;
+    yk_status status; /* of the first way that failed */
+} gradient_call;
+
+/* GELU's gradient in the epilogue and the bias's by reading dx once more; both in the epilogue; both
+ * apart. */
+enum { BIAS_APART, ALL_FUSED, ALL_APART, N_GRADIENT_WAYS };
+
+static yk_status gradient_apart(const gradient_call *g)
 {
-    if (!a->z) return run_plain(s, &p, ws);
-    uintptr_t pointers = (uintptr_t)a->dx | (uintptr_t)a->dy | (uintptr_t)a->w | (uintptr_t)a->z;
-    if (!is_rounded_once(a->dtype, a->n, a->k, pointers)) {
-        YK_TRY(yk_cuda_enter(s->device));
-        return yk_cuda_check(yk_cuda_linear_plain_backward(a, yk_cuda_stream_of(s)),
-                             "linear_backward_input");
-    }
-    bool offered = false;
-    if (a->dtype != YK_F32) YK_TRY(yk_cuda_product_run(s, &p, ws, &offered));
-    if (offered) return YK_OK;
-    p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    p.aux = NULL;
-    YK_TRY(run_plain(s, &p, ws));
+    const yk_linear_backward_input_args *a = g->a;
+    YK_TRY(run_plain(g->s, &g->p, g->ws));
     return yk_cuda_check(
-        yk_cuda_gelu_backward(a->dx, a->z, a->m * a->k, a->dtype, yk_cuda_stream_of(s)),
+        yk_cuda_gelu_backward(a->dx, a->z, a->m * a->k, a->dtype, yk_cuda_stream_of(g->s)),
         "linear_backward_input");
 }
 
-/* ---- the bias that was added to z
- * ---------------------------------------------------------
- */
-
-/* Two ways to the column sums of dx: in the product's epilogue, or by reading dx once more. Which is
- * faster depends on the shape, so they race where the tuner lets them; apart until then. */
-typedef struct bias_ways {
-    yk_stream *s;
-    const yk_linear_backward_input_args *a;
-    yk_cuda_product p; /* with GELU's gradient in its epilogue */
-    void *ws;
-    yk_status status; /* of the first way that failed */
-} bias_ways;
-
-enum { APART, FUSED, N_WAYS };
-
-static yk_status bias_apart(const bias_ways *w)
+static yk_status gradient_fused(const gradient_call *g, bool *offered_out)
 {
-    const yk_linear_backward_input_args *a = w->a;
-    YK_TRY(input_gradient(w->s, a, w->p, w->ws));
+    yk_cuda_product p = g->p;
+    p.epilogue = CUBLASLT_EPILOGUE_DGELU;
+    p.aux = g->a->z;
+    return yk_cuda_product_run(g->s, &p, g->ws, offered_out);
+}
+
+static yk_status input_gradient(const gradient_call *g, bool fuses)
+{
+    const yk_linear_backward_input_args *a = g->a;
+    if (!a->z) return run_plain(g->s, &g->p, g->ws);
+    uintptr_t pointers = (uintptr_t)a->dx | (uintptr_t)a->dy | (uintptr_t)a->w | (uintptr_t)a->z;
+    if (!is_rounded_once(a->dtype, a->n, a->k, pointers)) {
+        YK_TRY(yk_cuda_enter(g->s->device));
+        return yk_cuda_check(yk_cuda_linear_plain_backward(a, yk_cuda_stream_of(g->s)),
+                             "linear_backward_input");
+    }
+    bool offered = false;
+    if (fuses && a->dtype != YK_F32) YK_TRY(gradient_fused(g, &offered));
+    return offered ? YK_OK : gradient_apart(g);
+}
+
+/* ---- the bias that was added to z ---------------------------------------------------------- */
+
+static yk_status bias_apart(const gradient_call *g, bool fuses)
+{
+    const yk_linear_backward_input_args *a = g->a;
+    YK_TRY(input_gradient(g, fuses));
     return yk_cuda_check(yk_cuda_column_sum(a->dbias, a->dx, a->m, a->k, a->accumulate_dbias,
                                             a->dtype, a->grad_dtype,
-                                            (char *)w->ws + YK_CUDA_PRODUCT_BYTES,
-                                            yk_cuda_stream_of(w->s)),
+                                            (char *)g->ws + YK_CUDA_PRODUCT_BYTES,
+                                            yk_cuda_stream_of(g->s)),
                          "linear_backward_input");
-}
-
-static yk_status bias_fused(const bias_ways *w, bool *offered_out)
-{
-    yk_cuda_product p = w->p;
-    p.epilogue = CUBLASLT_EPILOGUE_DGELU_BGRAD;
-    p.bias = w->a->dbias;
-    return yk_cuda_product_run(w->s, &p, w->ws, offered_out);
-}
-
-static bool run_way(void *context, int way)
-{
-    bias_ways *w = context;
-    bool offered = true;
-    yk_status status = way == FUSED ? bias_fused(w, &offered) : bias_apart(w);
-    if (w->status == YK_OK) w->status = status;
-    return status == YK_OK && offered;
 }
 
 /* The epilogue writes its sums in the tensors' type and does not accumulate. */
 static bool may_fuse(const yk_linear_backward_input_args *a)
 {
-    uintptr_t pointers = (uintptr_t)a->dx | (uintptr_t)a->dy | (uintptr_t)a->w | (uintptr_t)a->z |
-                         (uintptr_t)a->dbias;
-    return a->dtype != YK_F32 && a->grad_dtype == a->dtype && !a->accumulate_dbias &&
-           is_rounded_once(a->dtype, a->n, a->k, pointers);
+    return a->grad_dtype == a->dtype && !a->accumulate_dbias && (uintptr_t)a->dbias % 16 == 0;
 }
 
-static yk_status choose_way(bias_ways *w, int *way_out)
+static yk_status all_fused(const gradient_call *g, bool *offered_out)
 {
-    yk_tuner *tuner = w->s->device->tuner;
-    const int64_t key[] = {YK_TUNER_BIAS_WAY, w->a->m, w->a->n, w->a->k, (int64_t)w->a->dtype};
-    unsigned char way = APART;
-    *way_out = APART;
-    if (!may_fuse(w->a)) return YK_OK;
-    if (!yk_tuner_find(tuner, key, sizeof key, &way, sizeof way)) {
-        int winner = APART;
-        if (!yk_tuner_races(tuner) || yk_race_is_captured(yk_cuda_stream_of(w->s))) return YK_OK;
-        YK_TRY(yk_race_run(&(yk_race){.stream = yk_cuda_stream_of(w->s),
-                                      .n = N_WAYS,
-                                      .run = run_way,
-                                      .context = w,
-                                      .out = w->a->dbias,
-                                      .out_bytes = w->a->k * yk_dtype_bytes(w->a->grad_dtype),
-                                      .digest = w->ws},
-                           &winner));
-        YK_TRY(w->status);
-        way = (unsigned char)winner;
-        yk_tuner_add(tuner, key, sizeof key, &way, sizeof way);
-    }
-    *way_out = way == FUSED ? FUSED : APART;
-    return YK_OK;
+    yk_cuda_product p = g->p;
+    *offered_out = false;
+    if (!may_fuse(g->a)) return YK_OK;
+    p.epilogue = CUBLASLT_EPILOGUE_DGELU_BGRAD;
+    p.aux = g->a->z;
+    p.bias = g->a->dbias;
+    return yk_cuda_product_run(g->s, &p, g->ws, offered_out);
 }
 
-static yk_status input_and_bias_gradient(bias_ways *w)
+static bool run_gradient_way(void *context, int way)
 {
+    gradient_call *g = context;
+    bool offered = true;
+    yk_status status = way == ALL_FUSED ? all_fused(g, &offered) : bias_apart(g, way == BIAS_APART);
+    if (g->status == YK_OK) g->status = status;
+    return status == YK_OK && offered;
+}
+
+/* Whether there is more than one way. */
+static bool has_ways(const yk_linear_backward_input_args *a)
+{
+    uintptr_t pointers = (uintptr_t)a->dx | (uintptr_t)a->dy | (uintptr_t)a->w | (uintptr_t)a->z;
+    return a->z && a->dtype != YK_F32 && is_rounded_once(a->dtype, a->n, a->k, pointers);
+}
+
+static yk_status input_and_bias_gradient(gradient_call *g)
+{
+    const yk_linear_backward_input_args *a = g->a;
     bool offered = false;
-    int way;
-    YK_TRY(choose_way(w, &way));
-    if (way == FUSED) YK_TRY(bias_fused(w, &offered));
-    return offered ? YK_OK : bias_apart(w);
+    int way = BIAS_APART;
+    if (has_ways(a))
+        YK_TRY(choose_way(&(ways){.s = g->s,
+                                  .n = N_GRADIENT_WAYS,
+                                  .key = {YK_TUNER_GRADIENT_WAY, a->m, a->n, a->k,
+                                          (int64_t)a->dtype, (int64_t)a->grad_dtype},
+                                  .may_race = !a->accumulate && !a->accumulate_dbias,
+                                  .run = run_gradient_way,
+                                  .context = g,
+                                  .out = a->dbias,
+                                  .out_bytes = a->k * yk_dtype_bytes(a->grad_dtype),
+                                  .ws = g->ws},
+                          &way));
+    YK_TRY(g->status);
+    if (way == ALL_FUSED) YK_TRY(all_fused(g, &offered));
+    return offered ? YK_OK : bias_apart(g, way != ALL_APART);
 }
 
 yk_status yk_cuda_linear_backward_input(yk_stream *s, const yk_linear_backward_input_args *a,
                                         void *ws)
 {
-    yk_cuda_product p = {.m = a->k,
-                         .n = a->m,
-                         .k = a->n,
-                         .add = a->accumulate,
-                         .dtype = a->dtype,
-                         .out_dtype = a->dtype,
-                         .epilogue = a->z ? CUBLASLT_EPILOGUE_DGELU : CUBLASLT_EPILOGUE_DEFAULT,
-                         .a = a->w,
-                         .b = a->dy,
-                         .c = a->dx,
-                         .d = a->dx,
-                         .aux = a->z};
-    if (!a->dbias) return input_gradient(s, a, p, ws);
+    gradient_call g = {.s = s,
+                       .a = a,
+                       .p = {.m = a->k,
+                             .n = a->m,
+                             .k = a->n,
+                             .add = a->accumulate,
+                             .dtype = a->dtype,
+                             .out_dtype = a->dtype,
+                             .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
+                             .a = a->w,
+                             .b = a->dy,
+                             .c = a->dx,
+                             .d = a->dx},
+                       .ws = ws};
+    if (!a->dbias) return input_gradient(&g, true);
     YK_TRY(yk_cuda_enter(s->device));
-    return input_and_bias_gradient(&(bias_ways){.s = s, .a = a, .p = p, .ws = ws});
+    return input_and_bias_gradient(&g);
 }
 
 /* The bias gradient as column sums of dy, in the workspace behind the

@@ -245,15 +245,16 @@ static bool run_candidate(void *context, int candidate)
            CUBLAS_STATUS_SUCCESS;
 }
 
-/* The fastest of the candidates into c. What the product adds to is read only, so a product in place
- * is timed on memory of its own; where there is none, it is not timed. */
+/* The fastest of the candidates into c. What the product reads must stay, so a product in place is
+ * timed on memory of its own, and so is one that would write GELU's input where its output goes; where
+ * there is none, it is not timed. */
 static yk_status race(yk_stream *s, const yk_cuda_product *p, void *ws,
                       const cublasLtMatmulHeuristicResult_t *candidates, int n, choice *c,
                       bool *raced_out)
 {
     int64_t bytes = p->m * p->n * yk_dtype_bytes(p->out_dtype);
     void *apart = NULL;
-    bool in_place = p->add && p->c == p->d;
+    bool in_place = (p->add && p->c == p->d) || p->aux == p->d;
     int winner = 0;
     *raced_out = false;
     if (yk_race_is_captured(yk_cuda_stream_of(s))) return YK_OK;
@@ -269,6 +270,7 @@ static yk_status race(yk_stream *s, const yk_cuda_product *p, void *ws,
               .ws = ws,
               .stream = yk_cuda_stream_of(s)};
     yk_status status = yk_race_run(&(yk_race){.stream = h.stream,
+                                              .tuner = s->device->tuner,
                                               .n = n,
                                               .run = run_candidate,
                                               .context = &h,

@@ -1,25 +1,41 @@
 /* runtime/device/cuda/race.c - timing candidates against each other.
  *
- * A heat times each candidate once; those near the best run the finals, in turns, so that a clock that
- * moves with power and heat moves for all. A time is the least of a few batches, each long against what
- * a launch costs: whatever else the machine does only ever adds to it. A race is a burst all the same,
- * while in a step the card is at the limit of its power and a kernel that draws more lowers the clock
- * for all: so another than the first must be clearly faster.
+ * A heat times each candidate once, and a burst those near the best: a millisecond each, in turns, of
+ * which the least counts, since whatever else the machine does only ever adds. But a burst is run at
+ * the card's highest clock, while in a training step the card is at the limit of its power and what
+ * counts of a kernel is its energy: whoever draws more lowers the clock. So those that are near the
+ * best run finals, long blocks in turns on a card that is warm, forth and back so that what drifts
+ * does so for all. The clock settles within some ten milliseconds: a block's first third does not
+ * count. finals.h says who wins.
  */
 #include "runtime/device/cuda/race.h"
 
 #include <string.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/kernels.h"
+#include "runtime/device/finals.h"
 
 #define MAX_CANDIDATES 32
-#define ROUNDS         5
-#define BATCH_MS       1.0f
-#define MAX_RUNS       16
-#define HOPELESS       1.12f /* times the best of the heat: not in the finals */
-#define BURST          0.96f /* another must be below so much of the first one's time */
+#define BURSTS         5
+#define BURST_MS       1.0f
+#define MAX_BURST_RUNS 16
+#define HOPELESS       1.12f /* times the best of the heat: not in the burst */
+#define NEAR           1.08f /* times the best of the burst: in the finals, as energies differ by that */
+#define MAX_RUNS       256 /* of a block: a kernel of microseconds draws little power */
+#define THIN_FROM      3   /* rounds */
 #define NEVER          1e30f
+
+/* How long it may take: some 0.2 s a choice where a run meets a shape for the first time, 1 s where
+ * one asks for it. */
+typedef struct effort {
+    float warm_ms, block_ms;
+    int rounds, n_finalists;
+} effort;
+
+static const effort brief = {.warm_ms = 20, .block_ms = 20, .rounds = 3, .n_finalists = 3};
+static const effort thorough = {.warm_ms = 150, .block_ms = 60, .rounds = 5, .n_finalists = 5};
 
 typedef struct stopwatch {
     cudaEvent_t begin, end;
@@ -38,6 +54,8 @@ static void close_stopwatch(const stopwatch *w)
     (void)cudaEventDestroy(w->begin);
     (void)cudaEventDestroy(w->end);
 }
+
+/* ---- the heat ----------------------------------------------------------------------------- */
 
 /* Milliseconds of one of `runs` runs; NEVER for a candidate that cannot. */
 static yk_status time_runs(const yk_race *race, const stopwatch *w, int candidate, int runs,
@@ -67,23 +85,27 @@ static yk_status run_heat(const yk_race *race, const stopwatch *w, int n, float 
     return YK_OK;
 }
 
+/* ---- the burst ---------------------------------------------------------------------------- */
+
 /* The least times of those that are near the best, and of the first; NEVER for the others. */
-static yk_status run_finals(const yk_race *race, const stopwatch *w, int n, float *ms)
+static yk_status run_burst(const yk_race *race, const stopwatch *w, int n, float *ms)
 {
-    float best = NEVER, final[MAX_CANDIDATES];
+    float best = NEVER, least[MAX_CANDIDATES];
     for (int i = 0; i < n; i++) best = ms[i] < best ? ms[i] : best;
-    for (int i = 0; i < n; i++) final[i] = NEVER;
-    int runs = best < BATCH_MS ? (int)(BATCH_MS / (best + BATCH_MS / MAX_RUNS)) + 1 : 1;
-    for (int round = 0; round < ROUNDS; round++)
+    for (int i = 0; i < n; i++) least[i] = NEVER;
+    int runs = best < BURST_MS ? (int)(BURST_MS / (best + BURST_MS / MAX_BURST_RUNS)) + 1 : 1;
+    for (int round = 0; round < BURSTS; round++)
         for (int i = 0; i < n; i++) {
             float batch;
             if (ms[i] >= NEVER || (i > 0 && ms[i] > best * HOPELESS)) continue;
             YK_TRY(time_runs(race, w, i, runs, &batch));
-            final[i] = batch < final[i] ? batch : final[i];
+            least[i] = batch < least[i] ? batch : least[i];
         }
-    memcpy(ms, final, (size_t)n * sizeof *ms);
+    memcpy(ms, least, (size_t)n * sizeof *ms);
     return YK_OK;
 }
+
+/* ---- bits --------------------------------------------------------------------------------- */
 
 static yk_status digest_of(const yk_race *race, int candidate, uint64_t *digest_out)
 {
@@ -108,27 +130,92 @@ static yk_status repeats_its_bits(const yk_race *race, int candidate, bool *same
     return YK_OK;
 }
 
+/* ---- the finals --------------------------------------------------------------------------- */
+
 static int fastest(const float *ms, int n)
 {
     int best = 0;
     for (int i = 1; i < n; i++)
-        if (ms[i] < NEVER && ms[i] < ms[best] && ms[i] < ms[0] * BURST) best = i;
+        if (ms[i] < ms[best]) best = i;
     return best;
 }
 
-static yk_status judge(const yk_race *race, const stopwatch *w, int *winner_out)
+/* The first candidate, and as many of those near the best as effort allows, if they repeat their bits. */
+static yk_status pick_finalists(const yk_race *race, const effort *e, int n, const float *burst,
+                                yk_finals *finals)
 {
     float ms[MAX_CANDIDATES];
-    int n = race->n < MAX_CANDIDATES ? race->n : MAX_CANDIDATES, winner;
-    YK_TRY(run_heat(race, w, n, ms));
-    YK_TRY(run_finals(race, w, n, ms));
-    bool same = false;
-    while ((winner = fastest(ms, n)) != 0) {
-        YK_TRY(repeats_its_bits(race, winner, &same));
-        if (same) break;
-        ms[winner] = NEVER;
+    float limit = burst[fastest(burst, n)] * NEAR;
+    memcpy(ms, burst, (size_t)n * sizeof *ms);
+    *finals = (yk_finals){.n = 1};
+    ms[0] = NEVER;
+    for (int i = fastest(ms, n); ms[i] < NEVER && ms[i] <= limit && finals->n < e->n_finalists;
+         i = fastest(ms, n)) {
+        bool same = false;
+        YK_TRY(repeats_its_bits(race, i, &same));
+        if (same) finals->who[finals->n++] = (yk_finalist){.candidate = i};
+        ms[i] = NEVER;
     }
-    *winner_out = winner;
+    return YK_OK;
+}
+
+/* `runs` runs, of which the first third only lets the clock settle. */
+static yk_status run_block(const yk_race *race, const stopwatch *w, yk_finalist *f, int runs)
+{
+    float ms;
+    int settling = runs / 3;
+    for (int i = 0; i < settling; i++)
+        if (!race->run(race->context, f->candidate)) break;
+    YK_TRY(time_runs(race, w, f->candidate, runs - settling, &ms));
+    yk_finals_add(f, ms);
+    return YK_OK;
+}
+
+static int runs_of(float ms, float all_ms, int least)
+{
+    float runs = all_ms / ms + 1;
+    return runs > MAX_RUNS ? MAX_RUNS : runs < (float)least ? least : (int)runs;
+}
+
+static yk_status run_finals(const yk_race *race, const effort *e, const stopwatch *w, float ms,
+                            yk_finals *finals)
+{
+    int runs = runs_of(ms, e->block_ms, 3), going_on = finals->n;
+    float warm;
+    YK_TRY(time_runs(race, w, 0, runs_of(ms, e->warm_ms, 1), &warm));
+    for (int round = 0; round < e->rounds && going_on > 1; round++) {
+        for (int i = 0; i < finals->n; i++) {
+            yk_finalist *f = &finals->who[round % 2 ? finals->n - 1 - i : i];
+            if (!f->out) YK_TRY(run_block(race, w, f, runs));
+        }
+        if (round + 1 >= THIN_FROM) going_on = yk_finals_thin(finals);
+    }
+    return YK_OK;
+}
+
+/* ---- all together ------------------------------------------------------------------------- */
+
+static yk_status judge(const yk_race *race, const stopwatch *w, int *winner_out)
+{
+    const effort *e = yk_tuner_is_thorough(race->tuner) ? &thorough : &brief;
+    const yk_tune_sum before = yk_tuner_sum(race->tuner);
+    double begin_s = yk_clock_s();
+    float ms[MAX_CANDIDATES];
+    yk_finals finals;
+    int n = race->n < MAX_CANDIDATES ? race->n : MAX_CANDIDATES, winner = 0;
+    YK_TRY(run_heat(race, w, n, ms));
+    YK_TRY(run_burst(race, w, n, ms));
+    YK_TRY(pick_finalists(race, e, n, ms, &finals));
+    double first_ms = ms[0], taken_ms = ms[0];
+    if (finals.n > 1) {
+        YK_TRY(run_finals(race, e, w, ms[fastest(ms, n)], &finals));
+        winner = yk_finals_verdict(&finals);
+        first_ms = yk_finals_middle(&finals.who[0]);
+        taken_ms = yk_finals_middle(&finals.who[winner]);
+    }
+    *winner_out = finals.who[winner].candidate;
+    if (first_ms < NEVER)
+        yk_tuner_note(race->tuner, &before, yk_clock_s() - begin_s, first_ms, taken_ms);
     return YK_OK;
 }
 

@@ -6,12 +6,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "runtime/base/status.h"
+#include "runtime/device/tuner.h"
 
 /* What a race is about. */
 typedef struct yk_race {
     cudaStream_t stream;
-    int n; /* candidates, the first being the one that is taken without a race */
+    yk_tuner *tuner; /* says how long it may take, and is told what it came to */
+    int n;           /* candidates, the first being the one that is taken without a race */
     bool (*run)(void *context, int candidate); /* enqueue it; false: it cannot */
     void *context;
     const void *out; /* what a candidate writes, to see that it repeats its bits */
@@ -22,8 +23,8 @@ typedef struct yk_race {
 /* Is the stream's work being captured, so that nothing can be timed? */
 bool yk_race_is_captured(cudaStream_t stream);
 
-/* Time the candidates and wait for them; the fastest that repeats its bits, the first unless another
- * is faster by 4 %. Not while the stream is captured.
+/* Time the candidates and wait for them; the fastest of those that repeat their bits, the first
+ * unless another is clearly faster. Not while the stream is captured.
  *
  * YK_EDEVICE  the GPU failed
  */

@@ -70,6 +70,34 @@ static void other_ranks_know_what_is_told_and_race_no_more(void **state)
     yk_tuner_destroy(to);
 }
 
+static void a_race_within_a_race_counts_its_time_once(void **state)
+{
+    (void)state;
+    yk_tuner *t = tuner_of(HERE);
+    yk_tune_sum before = yk_tuner_sum(t), within;
+    assert_int_equal(before.n, 0);
+    within = yk_tuner_sum(t);
+    yk_tuner_note(t, &within, 0.25, 4, 3);
+    yk_tuner_note(t, &before, 1, 8, 8);
+    before = yk_tuner_sum(t);
+    yk_tuner_note(t, &before, 2, 1, 0.5);
+    yk_tune_sum sum = yk_tuner_sum(t);
+    assert_int_equal(sum.n, 3);
+    assert_true(sum.seconds == 3 && sum.first_ms == 13 && sum.taken_ms == 11.5);
+    yk_tuner_destroy(t);
+}
+
+static void only_a_full_race_takes_its_time(void **state)
+{
+    (void)state;
+    yk_tuner *t = tuner_of(HERE);
+    for (int how = YK_TUNE_OFF; how <= YK_TUNE_FULL; how++) {
+        assert_int_equal(yk_tuner_open(t, (yk_tune)how, ""), YK_OK);
+        assert_int_equal(yk_tuner_is_thorough(t), how == YK_TUNE_FULL);
+    }
+    yk_tuner_destroy(t);
+}
+
 static void choices_of_other_libraries_are_left_out(void **state)
 {
     (void)state;
@@ -199,6 +227,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_known_is_found),
         cmocka_unit_test(other_ranks_know_what_is_told_and_race_no_more),
+        cmocka_unit_test(a_race_within_a_race_counts_its_time_once),
+        cmocka_unit_test(only_a_full_race_takes_its_time),
         cmocka_unit_test(choices_of_other_libraries_are_left_out),
         cmocka_unit_test(a_text_that_is_none_is_refused),
         cmocka_unit_test_setup_teardown(a_run_knows_what_earlier_runs_found, scratch_set_up,
