@@ -59,6 +59,13 @@ yk_comm_choice rank_gathers(void)
     return choice_in("YK_RANK_GATHERS");
 }
 
+void rank_racers(const rank_rig *r, yk_comm_choice racers[RANK_RACERS])
+{
+    bool gpu = yk_device_get_kind(r->device) == YK_DEVICE_CUDA;
+    racers[0] = gpu ? YK_COMM_NCCL : YK_COMM_MPI;
+    racers[1] = YK_COMM_HOSTMEM;
+}
+
 static rank_group open_group(rank_rig *r, rank_group g, yk_comm *whole, int64_t max_count,
                              double timeout_s)
 {

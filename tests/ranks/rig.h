@@ -30,6 +30,10 @@ yk_comm_choice rank_backend(void);
 /* Likewise YK_RANK_GATHERS, for gathers and broadcasts. */
 yk_comm_choice rank_gathers(void);
 
+/* Backends that may race: the device's library, which on a GPU is NCCL, and hostmem. */
+#define RANK_RACERS 2
+void rank_racers(const rank_rig *r, yk_comm_choice racers[RANK_RACERS]);
+
 /* A group with memory of its own. */
 typedef struct rank_group {
     yk_comm *comm;

@@ -8,16 +8,18 @@
 
 int main(void)
 {
-    static const yk_comm_choice racers[] = {YK_COMM_MPI, YK_COMM_HOSTMEM};
+    yk_comm_choice racers[RANK_RACERS];
     rank_rig r;
     yk_race race, all[8];
     memset(&race, 0, sizeof race);
     rank_open(&r);
+    rank_racers(&r, racers);
     EXPECT(&r, r.size <= 8);
-    EXPECT(&r, yk_comm_race(r.world, r.device, racers, 2, YK_BF16, 1 << 20, &race) == YK_OK);
-    EXPECT(&r, race.n_backends == 2 && race.bytes >= 1 << 20);
-    double total[2];
-    for (int i = 0; i < 2; i++) {
+    EXPECT(&r,
+           yk_comm_race(r.world, r.device, racers, RANK_RACERS, YK_BF16, 1 << 20, &race) == YK_OK);
+    EXPECT(&r, race.n_backends == RANK_RACERS && race.bytes >= 1 << 20);
+    double total[RANK_RACERS];
+    for (int i = 0; i < RANK_RACERS; i++) {
         EXPECT(&r, race.backends[i] == racers[i] && race.gather_s[i] > 0 && race.reduce_s[i] > 0);
         total[i] = race.gather_s[i] + race.reduce_s[i];
     }

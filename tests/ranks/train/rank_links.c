@@ -13,7 +13,7 @@
 
 int main(int argc, char **argv)
 {
-    static const yk_comm_choice racers[] = {YK_COMM_MPI, YK_COMM_HOSTMEM};
+    yk_comm_choice racers[RANK_RACERS];
     static yk_config config;
     rank_rig r;
     yk_race race, all[8];
@@ -21,12 +21,13 @@ int main(int argc, char **argv)
     if (argc != 3) return 2;
     memset(&race, 0, sizeof race);
     rank_open(&r);
+    rank_racers(&r, racers);
     yk_config_init(&config);
     snprintf(set, sizeof set, "tune=%s", argv[1]);
     EXPECT(&r, r.size <= 8 && yk_config_set(&config, set) == YK_OK);
-    EXPECT(&r, yk_links_race(&config, r.world, r.device, racers, 2, YK_BF16, atol(argv[2]),
-                             &race) == YK_OK);
-    for (int i = 0; i < 2; i++)
+    EXPECT(&r, yk_links_race(&config, r.world, r.device, racers, RANK_RACERS, YK_BF16,
+                             atol(argv[2]), &race) == YK_OK);
+    for (int i = 0; i < RANK_RACERS; i++)
         EXPECT(&r, race.backends[i] == racers[i] && race.gather_s[i] > 0 && race.reduce_s[i] > 0);
     EXPECT(&r, yk_world_gather(r.world, &race, sizeof race, all) == YK_OK);
     for (int i = 0; i < r.size; i++) {
