@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "comm/arrivals.h"
 #include "comm/mpi_wait.h"
 #include "comm/world_mpi.h"
 
@@ -47,7 +48,11 @@ yk_status yk_world_find_launcher(bool *launched_out)
 yk_status yk_world_start_mpi(yk_world *w)
 {
     int provided;
-    YK_TRY(yk_mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided), "MPI"));
+    yk_arrivals arrivals;
+    yk_arrivals_begin(&arrivals);
+    int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
+    yk_arrivals_end(&arrivals);
+    YK_TRY(yk_mpi_check(error, "MPI"));
     w->has_mpi = true;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);

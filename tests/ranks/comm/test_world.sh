@@ -35,6 +35,23 @@ on_ranks 1 1 "$program" join
 expect_status 0
 expect_text out "joined 1"
 
+case_is "a rank that ends before it has met the others is named, and they do not wait for it"
+time_limit=$(limit 20) on_ranks 3 3 bash -c '[ "$OMPI_COMM_WORLD_RANK" -ne "$1" ] || exit 0; exec "$0" join' "$program" 1
+expect_status 1
+expect_lines "yoke: rank 1: its process on $(hostname) ended, with exit status 0, before it had met the other ranks, \
+and they cannot begin without it; see what is started there in the place of yoke, such as a script that ends early"
+[ -z "$out" ] || fail "a rank began"
+
+case_is "a rank that fails before it has met the others is not taken for one that ends"
+on_ranks 3 3 bash -c '[ "$OMPI_COMM_WORLD_RANK" -ne 1 ] || exit 7; trap "" TERM; exec "$0" join' "$program"
+expect_status 7
+[ -z "$err" ] || fail "something was said"
+
+case_is "ranks that are slow to start are waited for"
+on_ranks 2 2 bash -c '[ "$OMPI_COMM_WORLD_RANK" -ne 1 ] || sleep 3; "$0" join' "$program"
+expect_status 0
+expect_text out "joined 2"
+
 case_is "several tasks of srun without PMIx are told how to meet"
 run env SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=2 "$program" join
 expect_status 2
