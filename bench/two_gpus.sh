@@ -19,6 +19,7 @@
 #   --out DIR      where rows go (bench/out)
 #   --only REGEX   the rows whose label matches, such as '124m.*nop2p.*bf16'
 #   --steps N      timed steps of a row (20)
+#   --warmup N     steps before them (4)
 #   --full         every stage, accumulation and wire with peer-to-peer too
 #   --list         print the labels of the rows and run none
 #
@@ -27,7 +28,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-yoke=build/yoke torch='' out=bench/out only=. steps=20 full='' list=''
+yoke=build/yoke torch='' out=bench/out only=. steps=20 warmup=4 full='' list=''
 parts=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -36,6 +37,7 @@ while [ $# -gt 0 ]; do
     --out) out=$2 && shift ;;
     --only) only=$2 && shift ;;
     --steps) steps=$2 && shift ;;
+    --warmup) warmup=$2 && shift ;;
     --full) full=1 ;;
     --list) list=1 ;;
     correct | comm | scale | large | nodes) parts+=("$1") ;;
@@ -99,7 +101,7 @@ field() {
 step() { # N OPTION...
     local n=$1
     shift
-    on "$n" "$yoke" bench step --steps "$steps" "$@"
+    on "$n" "$yoke" bench step --steps "$steps" --warmup "$warmup" "$@"
 }
 
 # ---- correct ------------------------------------------------------------------------------------
@@ -209,7 +211,7 @@ torch_row() { # LABEL P2P N OPTION...
     shift 3
     [ -n "$torch" ] || return 0
     row "torch $label" "$p2p" timeout --foreground -k 10 600 python3 -m torch.distributed.run --nproc-per-node="$n" \
-        --master-port=$port "$torch" --steps "$steps" --compile "$@"
+        --master-port=$port "$torch" --steps "$steps" --warmup "$warmup" --compile "$@"
 }
 
 # yoke's name, bench_torch.py's, sequences a rank
@@ -264,7 +266,7 @@ two_nodes() {
     fi
     for node in 0 1; do
         ranks+=(${ranks:+:} -n 1 "${hosts[@]:2 * node:2}" -x CUDA_VISIBLE_DEVICES=$node -x NCCL_HOSTID=yoke-node-$node
-            -x NCCL_SOCKET_IFNAME=$network -x YK_NODE_SIZE=1 "$(realpath "$yoke")" bench step --steps "$steps" "$@")
+            -x NCCL_SOCKET_IFNAME=$network -x YK_NODE_SIZE=1 "$(realpath "$yoke")" bench step --steps "$steps" --warmup "$warmup" "$@")
     done
     timeout --foreground -k 10 400 "${entered[@]}" mpirun -q --bind-to none --oversubscribe \
         --mca btl_tcp_if_include $network --mca oob_tcp_if_include $network "${ranks[@]}"
