@@ -179,7 +179,7 @@ static yk_status make_qkv(yk_pass *s, const yk_param_view *p, int layer, yk_bloc
 {
     YK_TRY(yk_layer_linear_forward(s, p, s->model->blocks[layer].qkv, a->qkv, a->n1, NULL,
                                    yk_pass_rows(s)));
-    return yk_layer_rotate(s, a->qkv, false);
+    return is_gpt2(s) ? YK_OK : yk_layer_rotate(s, a->qkv);
 }
 
 /* qkv -> att -> h */
@@ -296,8 +296,12 @@ static yk_status attention_backward(yk_pass *s, const yk_param_view *p, const yk
         yk_layer_linear_backward_weight(s, g, weight_of(id->proj), s->grad, a->att, rows, again));
     YK_TRY(yk_layer_linear_backward_input(s, p, id->proj, datt, s->grad, rows));
     YK_TRY(yk_layer_attend_backward(s, a, dqkv, datt));
-    YK_TRY(yk_layer_rotate(s, dqkv, true));
-    YK_TRY(yk_layer_linear_backward_weight(s, g, id->qkv, dqkv, a->n1, rows, again));
+    yk_linear_ids qkv = id->qkv;
+    if (!is_gpt2(s)) {
+        YK_TRY(yk_layer_rotate_backward(s, g, qkv, dqkv, again));
+        qkv = weight_of(qkv);
+    }
+    YK_TRY(yk_layer_linear_backward_weight(s, g, qkv, dqkv, a->n1, rows, again));
     YK_TRY(yk_layer_linear_backward_input(s, p, id->qkv, a->n1, dqkv, rows));
     return yk_layer_norm_backward(s, p, g, id->norm1, s->grad, s->grad, a->n1, a->x, a->mean1,
                                   a->rstd1, NULL);

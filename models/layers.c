@@ -156,24 +156,38 @@ yk_status yk_layer_linear_backward_weight(yk_pass *s, const yk_grad_view *g, yk_
                                                   });
 }
 
-/* Rotate q and k in place, forward or back; nothing where positions are learned. */
-yk_status yk_layer_rotate(yk_pass *s, void *qkv, bool inverse)
+static yk_rope_args rotation(const yk_pass *s, void *qkv)
 {
     const yk_model_shape *m = &s->model->shape;
-    if (m->family == YK_FAMILY_GPT2) return YK_OK;
-    return yk_rope(s->o.stream, &(yk_rope_args){
-                                    .qkv = qkv,
-                                    .cos = s->o.rope_cos,
-                                    .sin = s->o.rope_sin,
-                                    .positions = s->batch.positions,
-                                    .rows = yk_pass_rows(s),
-                                    .heads = m->heads,
-                                    .kv_heads = m->kv_heads,
-                                    .head_size = m->head_size,
-                                    .max_positions = s->o.n_positions,
-                                    .inverse = inverse,
-                                    .dtype = s->o.dtype,
-                                });
+    return (yk_rope_args){.qkv = qkv,
+                          .cos = s->o.rope_cos,
+                          .sin = s->o.rope_sin,
+                          .positions = s->batch.positions,
+                          .rows = yk_pass_rows(s),
+                          .heads = m->heads,
+                          .kv_heads = m->kv_heads,
+                          .head_size = m->head_size,
+                          .max_positions = s->o.n_positions,
+                          .dtype = s->o.dtype};
+}
+
+/* Rotate q and k in place. */
+yk_status yk_layer_rotate(yk_pass *s, void *qkv)
+{
+    yk_rope_args a = rotation(s, qkv);
+    return yk_rope(s->o.stream, &a);
+}
+
+/* Rotate dq and dk back, and the gradient of the bias of `id`, the product that made q, k and v. */
+yk_status yk_layer_rotate_backward(yk_pass *s, const yk_grad_view *g, yk_linear_ids id, void *dqkv,
+                                   bool accumulate)
+{
+    yk_rope_args a = rotation(s, dqkv);
+    a.inverse = true;
+    a.qkv_sum = bias_gradient(g, id);
+    a.accumulate = accumulate;
+    a.grad_dtype = g[id.weight].dtype;
+    return yk_rope(s->o.stream, &a);
 }
 
 static float attention_scale(const yk_pass *s)

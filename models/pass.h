@@ -102,8 +102,12 @@ yk_status yk_layer_linear_backward_weight(yk_pass *s, const yk_grad_view *g, yk_
                                           const void *dy, const void *x, int64_t rows,
                                           bool accumulate);
 
-/* Rotate q and k in place, forward or back; nothing where positions are learned. */
-yk_status yk_layer_rotate(yk_pass *s, void *qkv, bool inverse);
+/* Rotate q and k in place. */
+yk_status yk_layer_rotate(yk_pass *s, void *qkv);
+
+/* Rotate dq and dk back, and the gradient of the bias of `id`, the product that made q, k and v. */
+yk_status yk_layer_rotate_backward(yk_pass *s, const yk_grad_view *g, yk_linear_ids id, void *dqkv,
+                                   bool accumulate);
 
 yk_status yk_layer_attend(yk_pass *s, yk_block_act *a);
 

@@ -28,6 +28,7 @@ typedef struct yk_workspaces {
     int64_t (*linear_forward)(const yk_linear_forward_args *a);
     int64_t (*linear_backward_input)(const yk_linear_backward_input_args *a);
     int64_t (*linear_backward_weight)(const yk_linear_backward_weight_args *a);
+    int64_t (*rope)(const yk_rope_args *a);
     int64_t (*attention_forward)(const yk_attention_forward_args *a);
     int64_t (*attention_backward)(const yk_attention_backward_args *a);
     int64_t (*attention_cached)(const yk_attention_cached_args *a);
@@ -96,7 +97,7 @@ typedef struct yk_backend {
                                        void *ws);
     yk_status (*linear_backward_weight)(yk_stream *s, const yk_linear_backward_weight_args *a,
                                         void *ws);
-    yk_status (*rope)(yk_stream *s, const yk_rope_args *a);
+    yk_status (*rope)(yk_stream *s, const yk_rope_args *a, void *ws);
     yk_status (*attention_forward)(yk_stream *s, const yk_attention_forward_args *a, void *ws);
     yk_status (*attention_backward)(yk_stream *s, const yk_attention_backward_args *a, void *ws);
     yk_status (*attention_cached)(yk_stream *s, const yk_attention_cached_args *a, void *ws);

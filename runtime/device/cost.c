@@ -111,8 +111,13 @@ yk_cost yk_rope_cost(const yk_rope_args *a)
 {
     int64_t turned = a->rows * (a->heads + a->kv_heads) * a->head_size;
     int64_t angles = yk_min(a->rows, a->max_positions) * a->head_size; /* cos and sin */
-    return memory_cost(a->dtype, bytes_of(a->dtype, 2 * turned) + bytes_of(YK_F32, angles) +
-                                     bytes_of(YK_I32, a->rows));
+    double bytes =
+        bytes_of(a->dtype, 2 * turned) + bytes_of(YK_F32, angles) + bytes_of(YK_I32, a->rows);
+    if (a->qkv_sum) /* v is read, too */
+        bytes += bytes_of(a->dtype, a->rows * a->kv_heads * a->head_size) +
+                 gradient_bytes(a->grad_dtype, (a->heads + 2 * a->kv_heads) * a->head_size,
+                                a->accumulate);
+    return memory_cost(a->dtype, bytes);
 }
 
 /* Pairs of a position and one that it sees, when T positions follow `past` others. */

@@ -129,11 +129,17 @@ yk_status yk_rope(yk_stream *stream, const yk_rope_args *a)
 {
     REQUIRE(a->rows >= 0 && a->heads > 0 && a->kv_heads > 0 && a->max_positions > 0);
     REQUIRE(a->head_size > 0 && a->head_size % 2 == 0);
-    REQUIRE(is_float(a->dtype));
-    if (a->rows == 0) return YK_OK;
+    REQUIRE(is_float(a->dtype) && (!a->qkv_sum || is_float(a->grad_dtype)));
+    if (a->rows == 0) {
+        int64_t n = (a->heads + 2 * a->kv_heads) * a->head_size;
+        return a->qkv_sum && !a->accumulate
+                   ? yk_zero(stream, a->qkv_sum, n * yk_dtype_bytes(a->grad_dtype))
+                   : YK_OK;
+    }
     REQUIRE(a->qkv && a->cos && a->sin && a->positions);
     REQUIRE_OFFERED(stream, rope);
-    ENQUEUE(stream, rope, yk_rope_cost(a), a);
+    TAKE_WORKSPACE(stream, rope, a);
+    ENQUEUE(stream, rope, yk_rope_cost(a), a, ws);
 }
 
 /* ---- attention ---------------------------------------------------------------------------- */

@@ -139,14 +139,17 @@ yk_status yk_linear_backward_weight(yk_stream *stream, const yk_linear_backward_
 /* ---- rotary positions --------------------------------------------------------------------- */
 
 /* Rotate the heads of q and k in place by the angle of their position: element i < D/2 pairs with
- * i + D/2. Su et al. 2021, eq. 34. `inverse` rotates back: the gradient. */
+ * i + D/2. Su et al. 2021, eq. 34. `inverse` rotates back: the gradient. qkv_sum is then that of the
+ * bias of the product that made q, k and v. */
 typedef struct yk_rope_args {
     void *qkv;                /* (R,(H+2G)*D): q heads, k heads, v heads */
+    void *qkv_sum;            /* ((H+2G)*D) grad_dtype: (+)= the sum of its rows as rotated, or NULL */
     const float *cos, *sin;   /* (P,D/2) fp32 */
     const int32_t *positions; /* (R) each 0 <= p < P */
     int64_t rows, heads, kv_heads, head_size, max_positions;
     bool inverse;
-    yk_dtype dtype;
+    bool accumulate; /* qkv_sum */
+    yk_dtype dtype, grad_dtype;
 } yk_rope_args;
 yk_status yk_rope(yk_stream *stream, const yk_rope_args *a);
 

@@ -100,6 +100,7 @@ const yk_workspaces yk_cpu_workspaces = {
     .linear_forward = yk_cpu_linear_forward_bytes,
     .linear_backward_input = yk_cpu_linear_backward_input_bytes,
     .linear_backward_weight = yk_cpu_linear_backward_weight_bytes,
+    .rope = yk_cpu_rope_bytes,
     .attention_forward = yk_cpu_attention_forward_bytes,
     .attention_backward = yk_cpu_attention_backward_bytes,
     .attention_cached = NULL,

@@ -83,7 +83,7 @@ yk_status yk_cpu_linear_backward_input(yk_stream *s, const yk_linear_backward_in
                                        void *ws);
 yk_status yk_cpu_linear_backward_weight(yk_stream *s, const yk_linear_backward_weight_args *a,
                                         void *ws);
-yk_status yk_cpu_rope(yk_stream *s, const yk_rope_args *a);
+yk_status yk_cpu_rope(yk_stream *s, const yk_rope_args *a, void *ws);
 yk_status yk_cpu_attention_forward(yk_stream *s, const yk_attention_forward_args *a, void *ws);
 yk_status yk_cpu_attention_backward(yk_stream *s, const yk_attention_backward_args *a, void *ws);
 yk_status yk_cpu_attention_cached(yk_stream *s, const yk_attention_cached_args *a, void *ws);
@@ -110,6 +110,7 @@ int64_t yk_cpu_norm_backward_bytes(const yk_norm_backward_args *a);
 int64_t yk_cpu_linear_forward_bytes(const yk_linear_forward_args *a);
 int64_t yk_cpu_linear_backward_input_bytes(const yk_linear_backward_input_args *a);
 int64_t yk_cpu_linear_backward_weight_bytes(const yk_linear_backward_weight_args *a);
+int64_t yk_cpu_rope_bytes(const yk_rope_args *a);
 int64_t yk_cpu_attention_forward_bytes(const yk_attention_forward_args *a);
 int64_t yk_cpu_attention_backward_bytes(const yk_attention_backward_args *a);
 int64_t yk_cpu_sum_squares_bytes(const yk_sum_squares_args *a);

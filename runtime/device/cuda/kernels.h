@@ -37,7 +37,7 @@ cudaError_t yk_cuda_norm_forward_prepare(void);
 cudaError_t yk_cuda_norm_backward_prepare(void);
 
 /* rope.cu */
-cudaError_t yk_cuda_rope(const yk_rope_args *a, cudaStream_t s);
+cudaError_t yk_cuda_rope(const yk_rope_args *a, void *ws, cudaStream_t s);
 
 /* activation.cu */
 cudaError_t yk_cuda_swiglu_forward(const yk_swiglu_forward_args *a, cudaStream_t s);

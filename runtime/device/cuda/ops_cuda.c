@@ -35,9 +35,9 @@ static yk_status cuda_norm_backward(yk_stream *s, const yk_norm_backward_args *a
     LAUNCH("norm_backward", yk_cuda_norm_backward(a, ws, cs));
 }
 
-static yk_status cuda_rope(yk_stream *s, const yk_rope_args *a)
+static yk_status cuda_rope(yk_stream *s, const yk_rope_args *a, void *ws)
 {
-    LAUNCH("rope", yk_cuda_rope(a, cs));
+    LAUNCH("rope", yk_cuda_rope(a, ws, cs));
 }
 
 static yk_status cuda_swiglu_forward(yk_stream *s, const yk_swiglu_forward_args *a)

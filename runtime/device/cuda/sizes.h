@@ -45,6 +45,9 @@ static inline int64_t yk_cuda_sort_bytes(int64_t n)
  * there are multiprocessors. */
 #define YK_CUDA_NORM_BLOCKS 528
 
+/* The most parts of the sum over rows that a rotation makes on its way. */
+#define YK_CUDA_ROPE_BLOCKS 528
+
 /* Parts that the rows of a column sum are cut into. */
 static inline int64_t yk_cuda_column_sum_parts(int64_t m, int64_t n)
 {

@@ -49,6 +49,14 @@ static int64_t cuda_linear_backward_weight(const yk_linear_backward_weight_args 
     return YK_CUDA_PRODUCT_BYTES + (a->dbias ? yk_cuda_column_sum_bytes(a->m, a->n) : 0);
 }
 
+/* Partial sums of the rows. */
+static int64_t cuda_rope(const yk_rope_args *a)
+{
+    int64_t parts = yk_min(a->rows, YK_CUDA_ROPE_BLOCKS);
+    int64_t bytes = parts * (a->heads + 2 * a->kv_heads) * a->head_size * 4;
+    return a->qkv_sum ? yk_round_up(bytes, YK_CUDA_ALIGNMENT) : 0;
+}
+
 static int64_t cuda_attention_backward(const yk_attention_backward_args *a)
 {
     if (is_16_bit(a->dtype) && a->head_size % 8 == 0 && a->head_size <= 256)
@@ -85,6 +93,7 @@ const yk_workspaces yk_cuda_workspaces = {
     .linear_forward = cuda_linear_forward,
     .linear_backward_input = cuda_linear_backward_input,
     .linear_backward_weight = cuda_linear_backward_weight,
+    .rope = cuda_rope,
     .attention_backward = cuda_attention_backward,
     .sum_squares = cuda_sum_squares,
 };
@@ -95,6 +104,7 @@ const yk_workspaces yk_cuda_cudnn_workspaces = {
     .linear_forward = cuda_linear_forward,
     .linear_backward_input = cuda_linear_backward_input,
     .linear_backward_weight = cuda_linear_backward_weight,
+    .rope = cuda_rope,
     .attention_forward = cudnn_attention_forward,
     .attention_backward = cudnn_attention_backward,
     .sum_squares = cuda_sum_squares,

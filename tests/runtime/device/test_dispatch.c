@@ -81,6 +81,7 @@ static const yk_linear_backward_input_args good_linear_backward_input = {
 static const yk_linear_backward_weight_args good_linear_backward_weight = {
     .dw = P, .dbias = P, .x = P, .dy = P, .m = 3, .n = 4, .k = 5};
 static const yk_rope_args good_rope = {.qkv = P,
+                                       .qkv_sum = P,
                                        .cos = P,
                                        .sin = P,
                                        .positions = P,
