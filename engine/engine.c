@@ -6,7 +6,8 @@
 
 #include "runtime/base/arith.h"
 
-/* Logits of one chunk take at most this, when memory.head_chunk is auto. */
+/* Logits of one chunk take at most this, where memory.head_chunk is auto and no plan chose: on
+ * processors, and where nothing is trained. */
 #define HEAD_BYTES_CPU ((int64_t)32 << 20)
 #define HEAD_BYTES_GPU ((int64_t)512 << 20)
 #define HEAD_ROWS_MIN  256

@@ -209,21 +209,49 @@ yk_status yk_plan_try(const yk_plan_target *target, const yk_config *config, yk_
 /* The share of the limit below which it is said why no more is used. */
 #define GOOD_USE 0.92
 
+/* "; bits follow train.micro_batch and memory.head_chunk", of what was left open. */
+static void write_bits(const yk_plan *plan, const yk_config *given, char *text, size_t room)
+{
+    const char *names[3];
+    int n = 0;
+    if (given->train.micro_batch == YK_AUTO) names[n++] = "train.micro_batch";
+    if (given->memory.head_chunk != plan->config.memory.head_chunk)
+        names[n++] = "memory.head_chunk";
+    if (given->parallel.zero == YK_AUTO) names[n++] = "parallel.zero";
+    text[0] = 0;
+    for (int i = 0; i < n; i++) {
+        size_t used = strlen(text);
+        const char *before = i == 0 ? "; bits follow " : i == n - 1 ? " and " : ", ";
+        snprintf(text + used, room - used, "%s%s", before, names[i]);
+    }
+}
+
 static void say_why(yk_plan *plan, const yk_config *given)
 {
-    char choices[240];
+    char choices[240], bits[96];
     double use = (double)yk_plan_device_bytes(plan) / (double)plan->limit;
-    bool micro = given->train.micro_batch == YK_AUTO, zero = given->parallel.zero == YK_AUTO;
     yk_plan_write_choices(&plan->config, given, choices, sizeof choices);
+    write_bits(plan, given, bits, sizeof bits);
     snprintf(plan->why, sizeof plan->why,
-             "%s: the fastest by the clock that fits, %.4g ms a step, %.1f %% of the memory%s%s%s",
+             "%s: the fastest by the clock that fits, %.4g ms a step, %.1f %% of the memory%s%s",
              choices, 1e3 * plan->step_s, 100 * use,
-             use < GOOD_USE ? "; nothing that takes more is faster" : "",
-             micro || zero ? "; bits follow " : "",
-             micro && zero ? "train.micro_batch and parallel.zero"
-             : micro       ? "train.micro_batch"
-             : zero        ? "parallel.zero"
-                           : "");
+             use < GOOD_USE ? "; nothing that takes more is notably faster" : "", bits);
+}
+
+/* What fits the device does not fit the host. */
+static yk_status refuse_host(const yk_config *config, const yk_plan *plan)
+{
+    yk_host_room any = {.bytes = INT64_MAX};
+    yk_host_room here = {.bytes = plan->spec.host_bytes * plan->node_size,
+                         .source = "what is available"};
+    if (config->memory.offload != YK_OFFLOAD_AUTO) { /* so it is known what is too much */
+        YK_TRY(yk_plan_check_host(plan, plan->node_size, &any));
+        YK_TRY(yk_plan_check_host(plan, plan->node_size, &here));
+    }
+    return yk_fail(YK_ENOFIT, "memory",
+                   "what fits the device takes more host memory than the %.2f GiB that can be had; "
+                   "end what else runs here, or train a smaller model",
+                   (double)plan->spec.host_bytes / 0x1p30);
 }
 
 /* The choices that take the least memory, for a refusal. */
@@ -232,6 +260,7 @@ static yk_status refuse_all(const yk_plan_target *target, const yk_config *confi
     yk_config c = *config;
     yk_plan plan;
     if (c.train.micro_batch == YK_AUTO) c.train.micro_batch = 1;
+    yk_plan_take_least_head(target, &c);
     if (c.parallel.zero == YK_AUTO) c.parallel.zero = 3;
     if (c.memory.offload == YK_OFFLOAD_AUTO)
         c.memory.offload = yk_plan_offload(&c, yk_plan_n_offloads() - 1);
@@ -239,12 +268,7 @@ static yk_status refuse_all(const yk_plan_target *target, const yk_config *confi
         yk_plan_set_strength(&c, target->shape, yk_plan_strengths(target->shape));
     YK_TRY(yk_plan_try(target, &c, &plan));
     yk_status status =
-        yk_plan_fits_device(&plan)
-            ? yk_fail(YK_ENOFIT, "memory",
-                      "what fits the device takes more host memory than the %.2f GiB that can be "
-                      "had; end what else runs here, or train a smaller model",
-                      (double)plan.spec.host_bytes / 0x1p30)
-            : yk_plan_refuse(target, &c, &plan);
+        yk_plan_fits_device(&plan) ? refuse_host(config, &plan) : yk_plan_refuse(target, &c, &plan);
     yk_plan_fini(&plan);
     return status;
 }
@@ -276,7 +300,7 @@ yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
     yk_plan_target target = {shape, spec, topology, red_zone};
     yk_host_room any = {.bytes = INT64_MAX};
     yk_plan plan;
-    if (yk_plan_has_choices(config)) return choose(&target, config, plan_out);
+    if (yk_plan_has_choices(&target, config)) return choose(&target, config, plan_out);
     YK_TRY(yk_plan_try(&target, config, &plan));
     yk_status status = yk_plan_fits_device(&plan) ? yk_plan_check_host(&plan, plan.node_size, &any)
                                                   : yk_plan_refuse(&target, config, &plan);

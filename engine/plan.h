@@ -44,8 +44,8 @@ typedef struct yk_plan {
 
 /* Plan training as `config` says on the device that `spec` describes.                    [local]
  *
- * What is `auto` (train.micro_batch, memory.recompute, memory.offload, parallel.zero) becomes the
- * combination that is the fastest by the clock of those that fit the limit, which is
+ * What is `auto` (train.micro_batch, memory.recompute, memory.offload, parallel.zero, on a GPU
+ * memory.head_chunk) becomes the combination that is the fastest by the clock of those that fit the limit, which is
  * memory.device_limit or what the device has, and the host's, which is the lesser of memory.host_limit
  * and spec->host_bytes. train.batch never changes.
  *

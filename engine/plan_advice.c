@@ -14,7 +14,7 @@
 #define MAX_TOLD 3
 
 typedef struct change {
-    char text[128]; /* "memory.recompute: cheap" */
+    char text[240]; /* "memory.recompute: cheap" */
     int64_t bytes;
     double step_s;
 } change;
@@ -102,7 +102,7 @@ static yk_status try_head_chunk(advice *a)
     char text[64];
     int64_t rows = c.train.micro_batch * c.train.seq_len;
     if (c.memory.head_chunk != YK_AUTO) rows = yk_min(rows, c.memory.head_chunk);
-    for (int64_t chunk = 2048; chunk >= 256 && !fits; chunk /= 2) {
+    for (int64_t chunk = 8192; chunk >= 256 && !fits; chunk /= 2) {
         if (chunk >= rows) continue;
         c.memory.head_chunk = chunk;
         snprintf(text, sizeof text, "memory.head_chunk: %" PRId64, chunk);
@@ -157,8 +157,9 @@ static yk_status try_together(advice *a)
     yk_plan_row row;
     yk_plan plan;
     int n;
-    char text[128];
+    char text[240];
     c.train.micro_batch = YK_AUTO;
+    c.memory.head_chunk = YK_AUTO;
     c.memory.recompute = YK_RECOMPUTE_AUTO;
     c.parallel.zero = YK_AUTO;
     c.memory.offload = YK_OFFLOAD_AUTO;

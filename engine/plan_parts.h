@@ -40,7 +40,7 @@ static inline bool yk_plan_fits(const yk_plan *plan)
 }
 
 /* Does the configuration leave something for the plan to choose? */
-bool yk_plan_has_choices(const yk_config *config);
+bool yk_plan_has_choices(const yk_plan_target *target, const yk_config *config);
 
 /* Choices that fit, the fastest first. */
 typedef struct yk_plan_row {
@@ -71,6 +71,20 @@ int yk_plan_offload(const yk_config *config, int level);
  * *fits_out. */
 yk_status yk_plan_find_strength(const yk_plan_target *target, const yk_config *config,
                                 int64_t least, bool *fits_out, yk_plan *plan_out);
+
+/* Is memory.head_chunk to be chosen? On processors it follows from the model. */
+bool yk_plan_head_is_open(const yk_plan_target *target, const yk_config *config);
+
+/* Rows of logits to choose from, for the micro-batch of `config`, the most first; returns how many. */
+#define YK_PLAN_HEAD_CHUNKS 5
+int yk_plan_head_chunks(const yk_plan_target *target, const yk_config *config,
+                        int64_t chunks_out[YK_PLAN_HEAD_CHUNKS]);
+
+/* Seconds that a step must gain by the head chunk of `config` to be worth its memory. */
+double yk_plan_head_price(const yk_plan_target *target, const yk_config *config);
+
+/* The fewest rows, where they are to be chosen. */
+void yk_plan_take_least_head(const yk_plan_target *target, yk_config *config);
 
 /* Where a plan leaves memory.kept_blocks open, keep as many as fit. */
 yk_status yk_plan_keep(const yk_plan_target *target, yk_plan *plan);

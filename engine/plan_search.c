@@ -2,8 +2,8 @@
  *
  * Every candidate is planned: nothing here estimates. What makes it quick is order. More
  * recomputation takes less memory and more time, block by block, so that the least that fits is
- * found by halving; and once smaller micro-batches have become slower twice, still smaller ones are
- * not looked at.
+ * found by halving; and once smaller micro-batches, or head chunks, have become slower twice, still
+ * smaller ones are not looked at.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,10 +12,11 @@
 #include "engine/plan_parts.h"
 #include "runtime/base/arith.h"
 
-bool yk_plan_has_choices(const yk_config *c)
+bool yk_plan_has_choices(const yk_plan_target *target, const yk_config *c)
 {
     return c->train.micro_batch == YK_AUTO || c->memory.recompute == YK_RECOMPUTE_AUTO ||
-           c->parallel.zero == YK_AUTO || c->memory.offload == YK_OFFLOAD_AUTO;
+           c->parallel.zero == YK_AUTO || c->memory.offload == YK_OFFLOAD_AUTO ||
+           yk_plan_head_is_open(target, c);
 }
 
 /* ---- recomputation ------------------------------------------------------------------------ */
@@ -31,6 +32,13 @@ void yk_plan_set_strength(yk_config *config, const yk_model_shape *shape, int64_
     config->memory.recompute = (yk_recompute)yk_div_up(strength, layers);
     int64_t blocks = strength - (yk_div_up(strength, layers) - 1) * layers;
     config->memory.recompute_blocks = strength == 0 || blocks == layers ? YK_AUTO : blocks;
+}
+
+static int64_t strength_of(const yk_config *config, const yk_model_shape *shape)
+{
+    int64_t policy = config->memory.recompute, blocks = config->memory.recompute_blocks;
+    if (policy == YK_RECOMPUTE_NONE || blocks == YK_AUTO) return policy * shape->layers;
+    return (policy - 1) * shape->layers + blocks;
 }
 
 /* Plan with a strength; *fits_out tells, and only a plan that fits is kept, in place of *best. */
@@ -79,6 +87,33 @@ yk_status yk_plan_find_strength(const yk_plan_target *target, const yk_config *c
     return status;
 }
 
+/* The least strength that fits, where `known` is expected to fit and not much less. */
+static yk_status find_near_strength(const yk_plan_target *target, const yk_config *config,
+                                    int64_t known, bool *fits_out, yk_plan *plan_out)
+{
+    yk_plan best = {0};
+    int64_t low = -1, high = known, reach = 1;
+    bool fits;
+    yk_status status = try_strength(target, config, high, &fits, &best);
+    *fits_out = status == YK_OK && fits;
+    while (status == YK_OK && *fits_out && high - low > 1) { /* high fits, low does not */
+        int64_t middle = yk_max(high - reach, low + (high - low) / 2);
+        status = try_strength(target, config, middle, &fits, &best);
+        if (fits) {
+            high = middle;
+            reach *= 2;
+        } else {
+            low = middle;
+            reach = known;
+        }
+    }
+    if (status == YK_OK && *fits_out)
+        *plan_out = best;
+    else
+        yk_plan_fini(&best);
+    return status;
+}
+
 /* ---- candidates --------------------------------------------------------------------------- */
 
 typedef struct search {
@@ -110,42 +145,87 @@ static void keep(search *s, const yk_plan *plan)
     s->n_rows = (int)yk_min(s->n_rows + 1, s->max_rows);
 }
 
-/* Plan a candidate whose recomputation alone may be open; *seconds_out is 0 where none fits. */
-static yk_status consider(search *s, const yk_config *config, double *seconds_out)
+/* Plan a candidate whose recomputation alone may be open. `like` is a plan of it with more rows of logits,
+ * or NULL. */
+static yk_status plan_one(search *s, const yk_config *config, const yk_plan *like, bool *fits_out,
+                          yk_plan *plan_out)
 {
     yk_plan plan = {0};
     bool fits;
-    *seconds_out = 0;
-    if (config->memory.recompute == YK_RECOMPUTE_AUTO) {
-        YK_TRY(yk_plan_find_strength(s->target, config, 0, &fits, &plan));
-    } else {
+    if (config->memory.recompute != YK_RECOMPUTE_AUTO) {
         YK_TRY(yk_plan_try(s->target, config, &plan));
         fits = yk_plan_fits(&plan);
+    } else if (like) {
+        int64_t known = strength_of(&like->config, s->target->shape);
+        YK_TRY(find_near_strength(s->target, config, known, &fits, &plan));
+    } else {
+        YK_TRY(yk_plan_find_strength(s->target, config, 0, &fits, &plan));
     }
-    if (fits) {
-        yk_status status = yk_plan_keep(s->target, &plan);
-        if (status != YK_OK) {
-            yk_plan_fini(&plan);
-            return status;
-        }
-        keep(s, &plan);
-        *seconds_out = plan.step_s;
-        if (s->fastest_s == 0 || plan.step_s < s->fastest_s) s->fastest_s = plan.step_s;
-    }
-    yk_plan_fini(&plan);
+    yk_status status = fits ? yk_plan_keep(s->target, &plan) : YK_OK;
+    if (status != YK_OK || !fits) yk_plan_fini(&plan);
+    YK_TRY(status);
+    if (fits) *plan_out = plan;
+    *fits_out = fits;
     return YK_OK;
 }
 
-/* Does the least that `config` leaves open fit: one sequence at a time, everything made again? */
+/* Does `config` with everything made again, and the fewest rows of logits, where these are open, fit? */
 static yk_status least_fits(search *s, const yk_config *config, bool *fits_out)
 {
     yk_config least = *config;
     yk_plan plan;
-    least.train.micro_batch = 1;
+    yk_plan_take_least_head(s->target, &least);
     if (config->memory.recompute == YK_RECOMPUTE_AUTO)
         yk_plan_set_strength(&least, s->target->shape, yk_plan_strengths(s->target->shape));
     YK_TRY(yk_plan_try(s->target, &least, &plan));
     *fits_out = yk_plan_fits(&plan);
+    yk_plan_fini(&plan);
+    return YK_OK;
+}
+
+/* Plan a candidate whose rows of logits are open, too: of what fits, the fastest. */
+static yk_status plan_best_head(search *s, const yk_config *config, bool *fits_out,
+                                yk_plan *plan_out)
+{
+    int64_t chunks[YK_PLAN_HEAD_CHUNKS];
+    int n = yk_plan_head_chunks(s->target, config, chunks), slower = 0;
+    yk_config c = *config;
+    yk_plan best = {0}, plan;
+    yk_status status = least_fits(s, config, fits_out);
+    bool found = false, fits;
+    for (int i = 0; i < n && status == YK_OK && *fits_out && slower < 2; i++) {
+        c.memory.head_chunk = chunks[i];
+        status = plan_one(s, &c, found ? &best : NULL, &fits, &plan);
+        if (status != YK_OK || !fits) continue;
+        bool faster = !found || plan.step_s + yk_plan_head_price(s->target, &plan.config) <
+                                    best.step_s + yk_plan_head_price(s->target, &best.config);
+        slower = faster ? 0 : slower + 1;
+        yk_plan_fini(faster ? &best : &plan);
+        if (faster) best = plan;
+        found = true;
+    }
+    if (status != YK_OK) yk_plan_fini(&best);
+    YK_TRY(status);
+    if (found) *plan_out = best;
+    *fits_out = found;
+    return YK_OK;
+}
+
+/* Plan a candidate, of which recomputation and rows of logits may be open; *seconds_out is 0 where none
+ * fits. */
+static yk_status consider(search *s, const yk_config *config, double *seconds_out)
+{
+    yk_plan plan;
+    bool fits;
+    *seconds_out = 0;
+    if (yk_plan_head_is_open(s->target, config))
+        YK_TRY(plan_best_head(s, config, &fits, &plan));
+    else
+        YK_TRY(plan_one(s, config, NULL, &fits, &plan));
+    if (!fits) return YK_OK;
+    keep(s, &plan);
+    *seconds_out = plan.step_s;
+    if (s->fastest_s == 0 || plan.step_s < s->fastest_s) s->fastest_s = plan.step_s;
     yk_plan_fini(&plan);
     return YK_OK;
 }
@@ -158,6 +238,7 @@ static yk_status consider_micro_batches(search *s, yk_config *config)
     int slower = 0;
     bool fits;
     if (s->given->train.micro_batch != YK_AUTO) return consider(s, config, &seconds);
+    config->train.micro_batch = 1;
     YK_TRY(least_fits(s, config, &fits));
     if (!fits) return YK_OK;
     for (int64_t n = 1; n <= yk_max(all, 1) && slower < 2; n++) {
@@ -276,6 +357,11 @@ void yk_plan_write_choices(const yk_config *config, const yk_config *given, char
                      config->memory.recompute_blocks);
             append(text, room, piece);
         }
+    }
+    bool head = !given || given->memory.head_chunk == YK_AUTO;
+    if (head && config->memory.head_chunk != YK_AUTO) {
+        snprintf(piece, sizeof piece, "memory.head_chunk: %" PRId64, config->memory.head_chunk);
+        append(text, room, piece);
     }
     if (!given || given->parallel.zero == YK_AUTO) {
         snprintf(piece, sizeof piece, "parallel.zero: %" PRId64, config->parallel.zero);

@@ -124,6 +124,21 @@ static yk_status measure_speed(yk_trainer *t)
     return yk_speed_measure(t->device, dtype, &t->product_rate);
 }
 
+/* What rank 0 chooses for its device: another one's rates could make another choice. */
+static yk_status choose_as_first(yk_trainer *t, const yk_device_spec *spec, yk_config *chosen)
+{
+    yk_device_spec first = *spec;
+    yk_plan plan;
+    if (!t->world) return YK_OK;
+    YK_TRY(yk_world_broadcast(t->world, &first, sizeof first, 0));
+    if (memcmp(&first, spec, sizeof first) == 0) return YK_OK;
+    yk_topology topology = topology_of(t, &first);
+    YK_TRY(yk_plan_make(chosen, t->shape, &first, &topology, 0, &plan));
+    *chosen = plan.config;
+    yk_plan_fini(&plan);
+    return YK_OK;
+}
+
 /* Whether the run fits there, and how it is done. Ranks with unlike memory take what the smallest
  * has, so that all choose the same. */
 static yk_status plan(yk_trainer *t)
@@ -145,6 +160,7 @@ static yk_status plan(yk_trainer *t)
     if (t->world) topology = topology_of(t, &spec);
     yk_config chosen = *t->config;
     YK_TRY(yk_carrier_choose(t->config, t->shape, t->world, t->device, &chosen, &t->race));
+    YK_TRY(choose_as_first(t, &spec, &chosen));
     YK_TRY(yk_plan_make(&chosen, t->shape, &spec, t->world ? &topology : NULL, 0, &t->plan));
     t->config = &t->plan.config;
     YK_TRY(yk_plan_check_host(&t->plan, ranks_here, &room));

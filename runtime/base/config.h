@@ -206,7 +206,7 @@ typedef struct yk_config {
                                    * under the next weaker; YK_AUTO: all, or as the plan chooses */
         int64_t kept_blocks;  /* beside two, whose fetched parameters stay for the backward pass;
                                    * YK_AUTO: as the plan chooses, elsewhere none */
-        int64_t head_chunk;   /* rows of logits at a time, or YK_AUTO */
+        int64_t head_chunk;   /* rows of logits at a time; YK_AUTO: as the plan chooses on a GPU */
         int64_t device_limit; /* bytes; 0: what the device has */
         int64_t host_limit;   /* bytes of a machine; 0: what can be had */
         int offload;          /* yk_offload, several together; 0: nothing */

@@ -94,6 +94,17 @@ run "$yoke" plan large.yaml --device h200 --json --set memory.device_limit=60GiB
 expect_status 0
 [ "$(number device_bytes)" -le $((60 << 30)) ] || fail "more than the limit"
 [ "$(number micro_batch)" -gt 1 ] || fail "the smallest micro-batch"
+expect_text out "memory.head_chunk: "
+expect_text out "bits follow train.micro_batch and memory.head_chunk"
+
+case_is "a head chunk alone may be left to it, and is printed"
+closed="--set train.micro_batch=4 --set memory.recompute=block"
+run "$yoke" plan large.yaml --device h200 $closed
+expect_status 0
+expect_text out "chosen      memory.head_chunk: 4096"
+run "$yoke" plan large.yaml --device h200 $closed --set memory.head_chunk=1000
+expect_status 0
+! grep -q chosen <<<"$out" || fail "it chose where there was nothing to choose"
 
 [ "$(run "$yoke" plan large.yaml --device h200 --set memory.device_limit=60GiB --fit --json;
     grep -o '"choices"' <<<"$out" | wc -l)" -ge 3 ] || fail "no ranking as JSON"
