@@ -61,8 +61,10 @@ void yk_shelf_free(yk_shelf *shelf);
 
 typedef struct yk_comm_backend {
     const char *name;
-    yk_status (*create)(yk_comm *comm); /* fills `state`; the head is filled */
-    void (*destroy)(yk_comm *comm);
+    size_t state_bytes; /* of `state`: zeros, to begin with */
+    /* Fill `state`, when the head is filled. Where that fails, destroy undoes what there is. */
+    yk_status (*create)(yk_comm *comm);
+    void (*destroy)(yk_comm *comm); /* all but the memory of `state` itself */
     yk_status (*all_gather)(yk_comm *comm, void *full, const void *shard, int64_t bytes,
                             yk_stream *stream); /* bytes of a shard */
     yk_status (*reduce)(yk_comm *comm, const yk_reduction *reduction, yk_stream *stream);
@@ -100,6 +102,10 @@ struct yk_comm {
     atomic_int failed; /* a yk_status */
     atomic_int_fast64_t bytes_sent, n_collectives, n_flushed, busy_ns;
 };
+
+/* Make and release what a group's backend keeps of it. */
+yk_status yk_comm_create_state(yk_comm *comm);
+void yk_comm_destroy_state(yk_comm *comm);
 
 /* Slots of staging memory, each of `chunk` elements of the widest wire: for two steps at a time, a
  * part from each rank of the node; and where there are several nodes, for two chunks at a time, a sum

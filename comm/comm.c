@@ -169,6 +169,23 @@ static yk_status choose_backend(yk_comm *c)
     return YK_OK;
 }
 
+void yk_comm_destroy_state(yk_comm *c)
+{
+    if (c->backend->destroy) c->backend->destroy(c);
+    free(c->state);
+    c->state = NULL;
+}
+
+yk_status yk_comm_create_state(yk_comm *c)
+{
+    size_t bytes = c->backend->state_bytes;
+    if (bytes > 0 && !(c->state = calloc(1, bytes)))
+        return yk_fail(YK_ENOMEM, "group", "no memory for it");
+    yk_status status = c->backend->create ? c->backend->create(c) : YK_OK;
+    if (status != YK_OK) yk_comm_destroy_state(c);
+    return status;
+}
+
 yk_status yk_comm_create(const yk_comm_options *options, yk_comm **comm_out)
 {
     YK_TRY(check_options(options));
@@ -180,7 +197,7 @@ yk_status yk_comm_create(const yk_comm_options *options, yk_comm **comm_out)
     c->o.topology = &c->topology;
     if (status == YK_OK) status = choose_backend(c);
     if (status == YK_OK) status = push_staging(c);
-    if (status == YK_OK && c->backend->create) status = c->backend->create(c);
+    if (status == YK_OK) status = yk_comm_create_state(c);
     if (status != YK_OK) {
         free(c->ranks);
         free(c);
@@ -193,7 +210,7 @@ yk_status yk_comm_create(const yk_comm_options *options, yk_comm **comm_out)
 void yk_comm_destroy(yk_comm *c)
 {
     if (!c) return;
-    if (c->backend->destroy) c->backend->destroy(c);
+    yk_comm_destroy_state(c);
     yk_shelf_free(c->shelf);
     free(c->ranks);
     free(c);

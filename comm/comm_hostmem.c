@@ -45,8 +45,9 @@ static yk_status create_own(const yk_comm *c, hostmem_group *g)
 }
 
 /* The guard goes on until streams wait no more. */
-static void release(yk_comm *c, hostmem_group *g)
+static void hostmem_destroy(yk_comm *c)
 {
+    hostmem_group *g = yk_hostmem_of(c);
     for (int i = 0; i < 2; i++) destroy_copies(&g->copies[i]);
     for (int i = 0; i < HOSTMEM_N_EVENTS; i++)
         for (int j = 0; j < HOSTMEM_ARRIVALS; j++) yk_event_destroy(g->events[i][j]);
@@ -56,29 +57,19 @@ static void release(yk_comm *c, hostmem_group *g)
     if (g->mpi != MPI_COMM_NULL && !atomic_load(&c->failed)) MPI_Comm_free(&g->mpi);
     free(g->far);
     free(g->n_gathered);
-    free(g);
 }
 
 static yk_status hostmem_create(yk_comm *c)
 {
-    hostmem_group *g = calloc(1, sizeof *g);
-    if (!g) return yk_fail(YK_ENOMEM, "group", "no memory for it");
+    hostmem_group *g = yk_hostmem_of(c);
     g->layout = yk_hostmem_lay_out(c);
     const hostmem_layout *l = &g->layout;
     g->segment = (hostmem_segment){l->control_bytes, l->rank_bytes, l->segment_bytes, NULL, false};
     g->mpi = MPI_COMM_NULL;
     g->wake = -1;
-    c->state = g;
     c->greatest = (float *)(void *)(c->staging + g->layout.greatest_of_all) + c->size;
-    yk_status status = yk_hostmem_map(c, &g->segment, create_own(c, g));
-    if (status == YK_OK) status = yk_hostmem_guard_start(c, g);
-    if (status != YK_OK) release(c, g);
-    return status;
-}
-
-static void hostmem_destroy(yk_comm *c)
-{
-    release(c, yk_hostmem_of(c));
+    YK_TRY(yk_hostmem_map(c, &g->segment, create_own(c, g)));
+    return yk_hostmem_guard_start(c, g);
 }
 
 static int64_t hostmem_flushed(const yk_comm *c)
@@ -88,6 +79,7 @@ static int64_t hostmem_flushed(const yk_comm *c)
 
 const yk_comm_backend yk_comm_hostmem = {
     .name = "hostmem",
+    .state_bytes = sizeof(hostmem_group),
     .create = hostmem_create,
     .destroy = hostmem_destroy,
     .all_gather = yk_hostmem_all_gather,

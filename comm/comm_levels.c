@@ -14,8 +14,6 @@
  * Lanes. The gathers of an all-reduce and of values use the groups' lane for gathers, whatever stream
  *        they are given; an event orders them with the others.
  */
-#include <stdlib.h>
-
 #include "comm/backend.h"
 #include "runtime/base/arith.h"
 #include "runtime/device/ops.h"
@@ -58,9 +56,13 @@ static yk_status create_level(yk_comm *c, yk_axis axis, int64_t max_count, yk_co
 }
 
 /* A node that cannot be joined keeps the others from waiting for it. */
-static yk_status create_levels(yk_comm *c, levels *l)
+static yk_status levels_create(yk_comm *c)
 {
+    levels *l = levels_of(c);
     int64_t worst, most = c->o.max_count;
+    l->whole = c;
+    l->values = (yk_step_values *)(void *)(c->staging + SMALL);
+    c->greatest = (float *)(void *)c->staging;
     YK_TRY(yk_event_create(c->o.device, &l->gathered));
     yk_status status = create_level(c, YK_AXIS_NODE, most, &l->inside);
     if (yk_device_get_kind(c->o.device) != YK_DEVICE_DRY) {
@@ -78,20 +80,6 @@ static void levels_destroy(yk_comm *c)
     yk_comm_destroy(l->across);
     yk_comm_destroy(l->inside);
     yk_event_destroy(l->gathered);
-    free(l);
-}
-
-static yk_status levels_create(yk_comm *c)
-{
-    levels *l = calloc(1, sizeof *l);
-    if (!l) return yk_fail(YK_ENOMEM, "group", "no memory for it");
-    l->whole = c;
-    c->state = l;
-    c->greatest = (float *)(void *)c->staging;
-    l->values = (yk_step_values *)(void *)(c->staging + SMALL);
-    yk_status status = create_levels(c, l);
-    if (status != YK_OK) levels_destroy(c);
-    return status;
 }
 
 static int64_t levels_flushed(const yk_comm *c)
@@ -261,6 +249,7 @@ static yk_status levels_reduce(yk_comm *c, const yk_reduction *r, yk_stream *str
 
 const yk_comm_backend yk_comm_levels = {
     .name = "hostmem+nccl", /* on processors "hostmem+mpi" */
+    .state_bytes = sizeof(levels),
     .create = levels_create,
     .destroy = levels_destroy,
     .all_gather = levels_all_gather,

@@ -72,35 +72,36 @@ static yk_status make_communicators(const yk_comm *c, mpi_group *g)
     return yk_mpi_check(MPI_Op_create(yk_mpi_add_f16, 1, &g->add[YK_F16]), what);
 }
 
-/* After a failure of the group MPI may still write where a message was expected, and would wait for
- * the others in the calls that release: what it holds is left to it. */
-static void mpi_destroy(yk_comm *c)
+static void free_communicators(mpi_group *g)
 {
-    mpi_group *g = yk_mpi_group_of(c);
-    if (atomic_load(&c->failed)) return;
     MPI_Op_free(&g->add[YK_F16]);
     MPI_Op_free(&g->add[YK_BF16]);
     MPI_Comm_free(&g->values);
     MPI_Comm_free(&g->library);
     MPI_Comm_free(&g->messages);
+}
+
+/* After a failure of the group MPI may still write where a message was expected, and would wait for
+ * the others in the calls that release: what it holds is left to it. */
+static void mpi_destroy(yk_comm *c)
+{
+    mpi_group *g = yk_mpi_group_of(c);
+    if (atomic_load(&c->failed)) {
+        c->state = NULL;
+        return;
+    }
+    if (g->is_joined) free_communicators(g);
     free_batches(g);
-    free(g);
 }
 
 static yk_status mpi_create(yk_comm *c)
 {
-    mpi_group *g = calloc(1, sizeof *g);
-    if (!g) return yk_fail(YK_ENOMEM, "group", "no memory for it");
+    mpi_group *g = yk_mpi_group_of(c);
     g->add[YK_F32] = MPI_SUM;
-    yk_status status = make_batches(c, g);
-    if (status == YK_OK) status = make_communicators(c, g);
-    if (status != YK_OK) {
-        free_batches(g);
-        free(g);
-        return status;
-    }
-    c->state = g;
     c->greatest = &g->greatest;
+    YK_TRY(make_batches(c, g));
+    YK_TRY(make_communicators(c, g));
+    g->is_joined = true;
     return YK_OK;
 }
 
@@ -175,6 +176,7 @@ static yk_status mpi_barrier(yk_comm *c, yk_stream *stream)
 
 const yk_comm_backend yk_comm_mpi = {
     .name = "mpi",
+    .state_bytes = sizeof(mpi_group),
     .create = mpi_create,
     .destroy = mpi_destroy,
     .all_gather = mpi_all_gather,

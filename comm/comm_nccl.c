@@ -2,7 +2,6 @@
  * what surrounds each collective. How it works is in nccl_group.h.
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "comm/nccl_group.h"
@@ -245,15 +244,11 @@ static void nccl_destroy(yk_comm *c)
     destroy_events(g);
     yk_device_free(c->o.device, YK_MEMORY_PINNED, sizeof(int64_t), g->n_flushed);
     pthread_mutex_destroy(&g->lock);
-    free(g);
-    c->state = NULL;
 }
 
 static yk_status nccl_create(yk_comm *c)
 {
-    nccl_group *g = calloc(1, sizeof *g);
-    if (!g) return yk_fail(YK_ENOMEM, "group", "no memory for it");
-    c->state = g;
+    nccl_group *g = yk_nccl_group_of(c);
     g->comm = c;
     g->wake = -1;
     pthread_mutex_init(&g->lock, NULL);
@@ -264,12 +259,12 @@ static yk_status nccl_create(yk_comm *c)
     pthread_mutex_lock(&g->lock);
     abort_lanes(g);
     pthread_mutex_unlock(&g->lock);
-    nccl_destroy(c);
     return status;
 }
 
 const yk_comm_backend yk_comm_nccl = {
     .name = "nccl",
+    .state_bytes = sizeof(nccl_group),
     .create = nccl_create,
     .destroy = nccl_destroy,
     .all_gather = yk_nccl_all_gather,

@@ -4,7 +4,6 @@
  * Two groups of the same ranks; each collective is one of one of them.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "comm/backend.h"
 
@@ -37,14 +36,20 @@ bool yk_comm_split_has_shelf(const yk_comm *c)
 
 /* ---- making and releasing ----------------------------------------------------------------- */
 
-static yk_status create_groups(yk_comm *c, split *s)
+static yk_status split_create(yk_comm *c)
 {
+    split *s = split_of(c);
     yk_comm_options o = c->o;
+    s->whole = c;
     o.gathers = YK_COMM_AUTO;
     YK_TRY(yk_comm_create(&o, &s->sums));
     o.backend = c->o.gathers;
     o.whole = NULL;
-    return yk_comm_create(&o, &s->gathers);
+    YK_TRY(yk_comm_create(&o, &s->gathers));
+    c->greatest = s->sums->greatest;
+    snprintf(s->name, sizeof s->name, "%s, gathers %s", yk_comm_backend_name(s->sums),
+             yk_comm_backend_name(s->gathers));
+    return YK_OK;
 }
 
 static void split_destroy(yk_comm *c)
@@ -53,24 +58,6 @@ static void split_destroy(yk_comm *c)
     yk_comm_destroy(s->gathers); /* and the shelf, if there is one */
     c->shelf = NULL;
     yk_comm_destroy(s->sums);
-    free(s);
-}
-
-static yk_status split_create(yk_comm *c)
-{
-    split *s = calloc(1, sizeof *s);
-    if (!s) return yk_fail(YK_ENOMEM, "group", "no memory for it");
-    s->whole = c;
-    c->state = s;
-    yk_status status = create_groups(c, s);
-    if (status != YK_OK) {
-        split_destroy(c);
-        return status;
-    }
-    c->greatest = s->sums->greatest;
-    snprintf(s->name, sizeof s->name, "%s, gathers %s", yk_comm_backend_name(s->sums),
-             yk_comm_backend_name(s->gathers));
-    return YK_OK;
 }
 
 static int64_t split_flushed(const yk_comm *c)
@@ -159,6 +146,7 @@ static yk_status split_take(yk_comm *c, int item, void *full, const void *own, y
 
 const yk_comm_backend yk_comm_split = {
     .name = "split",
+    .state_bytes = sizeof(split),
     .create = split_create,
     .destroy = split_destroy,
     .all_gather = split_all_gather,

@@ -31,6 +31,7 @@ typedef struct mpi_group {
     MPI_Comm messages; /* point-to-point; a rank's number is its index */
     MPI_Comm library;  /* collectives of MPI's own, in reductions */
     MPI_Comm values;   /* likewise, for values and barriers */
+    bool is_joined;    /* these three and `add` are there */
     MPI_Op add[YK_N_FLOAT_DTYPES];
     mpi_batch local[2], across[2]; /* of reductions: two steps in a node, two chunks across nodes */
     mpi_batch gather[2];           /* the last step of an all-reduce; a gather or a broadcast */

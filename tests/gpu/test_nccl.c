@@ -50,12 +50,12 @@ static yk_status open_group(rig *r, yk_reduce_choice reduce, yk_dtype wire)
     c->chunk = 4096; /* so that there are many steps */
     r->staging_bytes = yk_comm_nccl_lay_out(c).bytes;
     c->staging = take(r, r->staging_bytes);
-    return c->backend->create(c);
+    return yk_comm_create_state(c);
 }
 
 static void close_group(rig *r)
 {
-    r->comm.backend->destroy(&r->comm);
+    yk_comm_destroy_state(&r->comm);
     yk_device_free(r->device, YK_MEMORY_DEVICE, r->staging_bytes, r->comm.staging);
 }
 
