@@ -7,13 +7,21 @@
 
 program=$YK_BUILD/tests/ranks/comm/rank_collectives
 
-while read -r n node_size nodes what; do
-    case_is "$what buffers on $n ranks, $node_size to a node"
-    on_ranks "$n" "$node_size" "$program" "$what"
-    expect_status 0
-    expect_text out "passed on $n ranks, $nodes nodes"
-    [ -z "$err" ] || fail "something was said"
-done <<'END'
+# cases VARIABLE HOW: RANKS NODE_SIZE NODES BUFFERS in each line of stdin, with VARIABLE=hostmem unless it is
+# empty.
+cases() {
+    local n node_size nodes what
+    [ -z "$1" ] || local -x "$1=hostmem"
+    while read -r n node_size nodes what; do
+        case_is "$what buffers on $n ranks, $node_size to a node$2"
+        on_ranks "$n" "$node_size" "$program" "$what"
+        expect_status 0
+        expect_text out "passed on $n ranks, $nodes nodes"
+        [ -z "$err" ] || fail "something was said"
+    done
+}
+
+cases '' '' <<'END'
 1 1 1 short
 2 2 1 short
 2 1 2 short
@@ -28,14 +36,7 @@ done <<'END'
 4 2 2 long
 3 1 3 long
 END
-
-while read -r n node_size nodes what; do
-    case_is "$what buffers on $n ranks, $node_size to a node, through host memory"
-    YK_RANK_BACKEND=hostmem on_ranks "$n" "$node_size" "$program" "$what"
-    expect_status 0
-    expect_text out "passed on $n ranks, $nodes nodes"
-    [ -z "$err" ] || fail "something was said"
-done <<'END'
+cases YK_RANK_BACKEND ", through host memory" <<'END'
 2 2 1 short
 3 3 1 short
 4 2 2 short
@@ -46,14 +47,7 @@ done <<'END'
 3 3 1 long
 4 2 2 long
 END
-
-while read -r n node_size nodes what; do
-    case_is "$what buffers on $n ranks, $node_size to a node, gathers alone through host memory"
-    YK_RANK_GATHERS=hostmem on_ranks "$n" "$node_size" "$program" "$what"
-    expect_status 0
-    expect_text out "passed on $n ranks, $nodes nodes"
-    [ -z "$err" ] || fail "something was said"
-done <<'END'
+cases YK_RANK_GATHERS ", gathers alone through host memory" <<'END'
 2 2 1 brief
 4 2 2 brief
 END
