@@ -90,6 +90,7 @@ static yk_status launch_train(yk_launch_options *o, int n, char **words)
     const char *slash = strrchr(config.run.dir, '/');
     o->job_name = slash && slash[1] ? slash + 1 : config.run.dir;
     o->n_threads = (int)config.cpu.threads;
+    o->timeout_s = config.comm.timeout;
     o->is_on_gpus = is_on_gpus(&config, o);
     o->ranks_per_gpu = (int)config.launch.ranks_per_gpu;
     char end_mark[PATH_MAX]; /* what makes engine/run_folder.c refuse a folder */

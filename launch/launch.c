@@ -129,7 +129,7 @@ static yk_status run_mpirun(const yk_launch_options *o, const yk_machine *machin
         if (o->dry_run)
             yk_command_print(&command, stdout);
         else
-            status = yk_parent_run_mpirun(&command, o->restarts, o->end_mark);
+            status = yk_parent_run_mpirun(&command, o->timeout_s, o->restarts, o->end_mark);
     }
     yk_command_fini(&command);
     yk_placement_fini(&placement);

@@ -14,6 +14,7 @@ typedef struct yk_launch_options {
     int ranks_per_gpu;     /* that may share one; 0: as 1 */
     int n_threads;         /* threads a rank, for Slurm; 0: not said */
     const char *job_name;  /* for Slurm */
+    double timeout_s;      /* after which ranks of which all were stopped are ended; 0: never */
     int restarts;          /* times to start a failed run again */
     const char *end_mark;  /* a file without which alone it can be started again; or NULL */
     bool dry_run;          /* print the command instead of running it */

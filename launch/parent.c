@@ -19,10 +19,14 @@
 #include <unistd.h>
 
 #include "launch/leftovers.h"
+#include "launch/stopped.h"
+#include "runtime/machine/process.h"
 #include "runtime/storage/file.h"
 
 #define PAUSE_MAX_S 30
 #define END_MS      2000 /* for a command to end after SIGTERM */
+#define LOOK_MS     1000 /* between looks at ranks that may have been stopped */
+#define MAX_LEFT    1024 /* children that are killed at a time */
 
 static sigset_t signals_of_interest(void)
 {
@@ -119,17 +123,6 @@ static bool has_ended(pid_t child, yk_ended *ended)
     return true;
 }
 
-static void wait_for(pid_t child, yk_ended *ended)
-{
-    const sigset_t set = signals_of_interest();
-    int n_asked = 0;
-    while (!has_ended(child, ended)) {
-        int signal = sigwaitinfo(&set, NULL);
-        if (signal > 0 && signal != SIGCHLD) pass_on(child, signal, &n_asked);
-    }
-    ended->was_asked = n_asked > 0;
-}
-
 static int64_t now_ms(void)
 {
     struct timespec now;
@@ -148,14 +141,27 @@ static int take_signal(int64_t until_ms)
     return signal > 0 ? signal : 0;
 }
 
+/* Wait for mpirun, whose ranks may not all stand still for longer than the limit. */
+static void wait_for(pid_t mpirun, double still_limit_s, yk_ended *ended)
+{
+    yk_stopped stopped = {.limit_s = still_limit_s};
+    int n_asked = 0;
+    while (!has_ended(mpirun, ended)) {
+        int signal = take_signal(now_ms() + LOOK_MS);
+        if (signal > 0 && signal != SIGCHLD) pass_on(mpirun, signal, &n_asked);
+        if (ended->was_still || !yk_stopped_look(&stopped, mpirun)) continue;
+        ended->was_still = true;
+        yk_stopped_end(mpirun);
+    }
+    ended->was_asked = n_asked > 0;
+}
+
 /* SIGKILL to the children of this process as it sees them now. */
 static void kill_children(void)
 {
-    int child;
-    FILE *list = fopen("/proc/thread-self/children", "re");
-    if (!list) return;
-    while (fscanf(list, "%d", &child) == 1) kill(child, SIGKILL);
-    fclose(list);
+    pid_t children[MAX_LEFT];
+    int n = yk_process_children(getpid(), children, MAX_LEFT);
+    for (int i = 0; i < n; i++) kill(children[i], SIGKILL);
 }
 
 /* End the child, which may do it in its own way for a while, and then what it leaves behind: that has
@@ -202,7 +208,7 @@ static yk_status take_output(int file, char **output_out)
 }
 
 /* Run a command to its end; it prints where this process does. */
-static yk_status run(const yk_command *command, yk_ended *ended_out)
+static yk_status run(const yk_command *command, double still_limit_s, yk_ended *ended_out)
 {
     const sigset_t set = signals_of_interest();
     sigset_t before;
@@ -212,7 +218,7 @@ static yk_status run(const yk_command *command, yk_ended *ended_out)
     sigprocmask(SIG_BLOCK, &set, &before);
     const start s = {command, input, -1, &before, true};
     yk_status status = start_child(&s, &child);
-    if (status == YK_OK) wait_for(child, &ended);
+    if (status == YK_OK) wait_for(child, still_limit_s, &ended);
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(input);
     if (status == YK_OK) *ended_out = ended;
@@ -271,6 +277,7 @@ yk_status yk_parent_feed(const yk_command *command, const char *input, yk_ended 
 
 static yk_status outcome(const yk_ended *ended)
 {
+    if (ended->was_still) return YK_EPEER;
     switch (ended->exit_status) {
     case 0:
         return YK_OK;
@@ -316,14 +323,15 @@ static bool may_go_on(const yk_ended *ended, const char *end_mark)
     return false;
 }
 
-yk_status yk_parent_run_mpirun(const yk_command *command, int restarts, const char *end_mark)
+yk_status yk_parent_run_mpirun(const yk_command *command, double still_limit_s, int restarts,
+                               const char *end_mark)
 {
     yk_status failure = YK_OK; /* of the run before */
     int pause = 1;
     for (int i = 1;; i++) {
         yk_ended ended;
         int64_t begin_s = (int64_t)time(NULL);
-        YK_TRY(run(command, &ended));
+        YK_TRY(run(command, still_limit_s, &ended));
         if (ended.was_killed) yk_leftovers_remove("/dev/shm", begin_s);
         yk_status status = outcome(&ended);
         if (status == YK_EINVAL && failure != YK_OK) return failure;

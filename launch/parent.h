@@ -19,6 +19,7 @@ typedef struct yk_ended {
     bool was_asked;  /* a signal asked for the end */
     bool was_killed; /* it ended by a signal itself */
     bool is_late;    /* it had not ended in time and was made to */
+    bool was_still;  /* its ranks were all stopped for too long, and were made to end */
 } yk_ended;
 
 /* Run a command that answers a question, with /dev/null as its input, and wait for its end.  [local]
@@ -41,12 +42,14 @@ yk_status yk_parent_feed(const yk_command *command, const char *input, yk_ended 
 /* Run mpirun, again and again at most `restarts` times while it fails with another status than 2 and
  * nobody asked for the end; with pauses of 1, 2, 4, ... 30 seconds.                      [local]
  *
- * end_mark  a file that the same command will not start over, once it is there; or NULL
+ * still_limit_s  seconds after which ranks of which all were stopped are ended; 0: never
+ * end_mark       a file that the same command will not start over, once it is there; or NULL
  *
  * The outcome is that of the last run: YK_OK for 0, YK_EINVAL for 2, YK_ESTOPPED for 75, YK_EPEER for
  * the rest; that of the failure before it where a run that was started again found its input wrong. The
- * ranks have said why; only that one was killed is said here.
+ * ranks have said why; only that one was killed, or that all were stopped, is said here.
  */
-yk_status yk_parent_run_mpirun(const yk_command *command, int restarts, const char *end_mark);
+yk_status yk_parent_run_mpirun(const yk_command *command, double still_limit_s, int restarts,
+                               const char *end_mark);
 
 #endif

@@ -58,6 +58,24 @@ expect_status 75
 expect_text out "stopped by a signal after step"
 [ -s runs/run/model/model.safetensors ] || fail "no model"
 
+case_is "ranks that are all stopped for longer than comm.timeout are ended, and it is said"
+rm -rf runs
+"$yoke" launch -n 2 train run.yaml --set train.steps=1000000 --set log.every=1 --set comm.timeout=2 \
+    >.out 2>.err </dev/null &
+launcher=$!
+until_true grep -q "step 3/" .out
+mapfile -t ranks < <(pgrep -P "$(pgrep -P $launcher)")
+[ ${#ranks[@]} -eq 2 ] || fail "there are ${#ranks[@]} ranks"
+kill -STOP "${ranks[@]}"
+gone() { ! kill -0 $launcher 2>/dev/null; }
+until_true gone
+wait $launcher
+status=$? err=$(cat .err)
+expect_status 1
+expect_text err "yoke: launch: all ranks of this machine (2, the first is process ${ranks[0]}) have been stopped for more than 2 s"
+[ "$(grep -c '^yoke: [^w]' <<<"$err")" -eq 1 ] || fail "not one line"
+! kill -0 "${ranks[@]}" 2>/dev/null || fail "a rank is left"
+
 case_is "wrong data is told once, with status 2, and nothing is written"
 rm -rf runs
 run timeout -k 5 "$(limit 40)" "$yoke" launch -n 2 train run.yaml --set data.train=none.txt
