@@ -35,10 +35,12 @@ static void print_table(const yk_bench *b)
            "high", "planned", "GB/s", "TFLOP/s", "limit");
     for (int i = 0; i < b->n_rows; i++) {
         const yk_bench_row *r = &b->rows[i];
-        printf("%-26s %-34s %10.1f %10.1f %10.1f %10.1f %9.0f %9.1f %5.0f%%\n", r->name, r->size,
+        char share[16] = "";
+        if (!r->no_limit)
+            snprintf(share, sizeof share, "%.0f%%", 100 * limit_s(b, &r->cost) / r->seconds);
+        printf("%-26s %-34s %10.1f %10.1f %10.1f %10.1f %9.0f %9.1f %6s\n", r->name, r->size,
                r->seconds * 1e6, r->low * 1e6, r->high * 1e6, planned_s(b, &r->cost) * 1e6,
-               r->cost.bytes / r->seconds * 1e-9, r->cost.flops / r->seconds * 1e-12,
-               100 * limit_s(b, &r->cost) / r->seconds);
+               r->cost.bytes / r->seconds * 1e-9, r->cost.flops / r->seconds * 1e-12, share);
     }
 }
 
@@ -51,13 +53,15 @@ static void print_json(const yk_bench *b)
            b->matmul_rate);
     for (int i = 0; i < b->n_rows; i++) {
         const yk_bench_row *r = &b->rows[i];
+        char share[16] = "null";
+        if (!r->no_limit) snprintf(share, sizeof share, "%.4f", limit_s(b, &r->cost) / r->seconds);
         printf(
             "%s\n {\"op\": \"%s\", \"size\": \"%s\", \"seconds\": %.6g, "
             "\"low\": %.6g, "
             "\"high\": %.6g, \"planned\": %.6g, \"bytes\": %.6g, \"flops\": %.6g, \"limit_share\": "
-            "%.4f}",
+            "%s}",
             i ? "," : "", r->name, r->size, r->seconds, r->low, r->high, planned_s(b, &r->cost),
-            r->cost.bytes, r->cost.flops, limit_s(b, &r->cost) / r->seconds);
+            r->cost.bytes, r->cost.flops, share);
     }
     printf("]}\n");
 }

@@ -22,6 +22,7 @@ typedef struct yk_bench_row {
     double seconds;   /* median of one call */
     double low, high; /* the fastest and slowest stretch, of one call */
     yk_cost cost;
+    bool no_limit; /* something holds it up that is not measured here */
 } yk_bench_row;
 
 typedef struct yk_bench {

@@ -317,7 +317,16 @@ static yk_status bench_rope(yk_bench *b)
                               .head_size = s->head_size,
                               .max_positions = b->seq_len,
                               .dtype = b->dtype};
-    return yk_bench_run(b, "rope", size, run_rope, a, sizeof *a, sets, yk_rope_cost(a));
+    int64_t kept = b->used;
+    YK_TRY(yk_bench_run(b, "rope", size, run_rope, a, sizeof *a, sets, yk_rope_cost(a)));
+    if (s->family != YK_FAMILY_QWEN2) return YK_OK; /* its product has no bias */
+    b->used = kept;
+    for (int i = 0; i < sets; i++) {
+        a[i].qkv_sum = yk_bench_space(b, b->dtype, width);
+        a[i].inverse = true;
+        a[i].grad_dtype = b->dtype;
+    }
+    return yk_bench_run(b, "rope sums", size, run_rope, a, sizeof *a, sets, yk_rope_cost(a));
 }
 
 static yk_status bench_attention(yk_bench *b)
@@ -452,8 +461,10 @@ static yk_status bench_step(yk_bench *b)
                         yk_sum_squares_cost(&q)));
     b->used = kept;
     yk_draw_normal_args w = {.dst = param, .n = n, .normal = {.deviation = 1}, .dtype = b->dtype};
+    int rows = b->n_rows;
     YK_TRY(yk_bench_run(b, "draw_normal", size, run_draw_normal, &w, sizeof w, 1,
                         yk_draw_normal_cost(&w)));
+    if (b->n_rows > rows) b->rows[rows].no_limit = true; /* arithmetic on integers */
     b->used = kept;
     yk_cast_args c = {
         .dst = param, .src = master, .n = n, .dst_dtype = b->dtype, .src_dtype = YK_F32};
