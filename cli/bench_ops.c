@@ -456,7 +456,12 @@ static yk_status bench_step(yk_bench *b)
                             yk_adamw_cost(&a)));
     }
     b->used = kept;
-    yk_sum_squares_args q = {.values = b->values, .x = grad, .n = n, .dtype = b->dtype};
+    const yk_squares_run run = {grad, n};
+    yk_sum_squares_args q = {.values = b->values,
+                             .runs = &run,
+                             .n_runs = 1,
+                             .piece = INT64_C(1) << 23,
+                             .dtype = b->dtype};
     YK_TRY(yk_bench_run(b, "sum_squares", size, run_sum_squares, &q, sizeof q, 1,
                         yk_sum_squares_cost(&q)));
     b->used = kept;

@@ -22,7 +22,6 @@ typedef struct yk_store_range {
 typedef struct yk_store_unit {
     int64_t count;        /* elements, padding included; a multiple of 128 * world */
     int64_t used_count;   /* up to the end of the last tensor, rounded up to 128 */
-    int64_t decay_count;  /* the first part, whose tensors decay */
     yk_store_range shard; /* this rank's part of one copy of the state */
     yk_store_range mine;  /* what this rank alone squares: the world's ranks tile the unit */
 
@@ -42,6 +41,7 @@ typedef struct yk_store_unit {
     int n_uses;                    /* units that use its tensors */
     int uses_also;                 /* the unit whose tensors it uses beside its own, or -1 */
     int uses_left;                 /* of the backward pass under way */
+    int first_tensor, n_tensors;   /* of `order` */
     int64_t micro_left; /* micro-batches of this step whose gradients are still to come */
 } yk_store_unit;
 
@@ -83,6 +83,7 @@ struct yk_store {
     int64_t n_micro;      /* micro-batches of the step under way */
     yk_store_unit *units; /* (n_units) */
     int64_t *offsets;     /* (n_params) of each tensor in its unit, in elements */
+    int *order;           /* (n_params) tensors by unit, and by offset within */
     yk_param_view *views; /* (n_params) */
     yk_grad_view *grads;  /* (n_params) */
     uint64_t *keys;       /* (n_params) of the bits that rounding draws */

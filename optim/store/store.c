@@ -31,6 +31,7 @@ static void place(yk_store *st, int unit, bool decay)
         const yk_param *p = &st->o.params[i];
         if (p->unit != unit || p->decay != decay) continue;
         st->offsets[i] = u->count;
+        st->order[u->first_tensor + u->n_tensors++] = i;
         u->count += yk_round_up(yk_param_count(p), YK_STORE_TENSOR_ALIGN);
         u->n_uses = p->shared_unit >= 0 ? 2 : (int)yk_max(u->n_uses, 1);
     }
@@ -67,8 +68,8 @@ static void lay_out(yk_store *st)
     }
     for (int i = 0; i < st->o.n_units; i++) {
         yk_store_unit *u = &st->units[i];
+        if (i > 0) u->first_tensor = u[-1].first_tensor + u[-1].n_tensors;
         place(st, i, true);
-        u->decay_count = u->count;
         place(st, i, false);
         u->used_count = u->count;
         u->count = yk_round_up(u->count, YK_STORE_TENSOR_ALIGN * world_size(st));
@@ -291,10 +292,12 @@ yk_status yk_store_create(const yk_store_options *options, yk_arena *persistent,
     st->n_shards = st->g.shard ? yk_comm_size(st->g.shard) : 1;
     st->units = calloc((size_t)options->n_units, sizeof *st->units);
     st->offsets = calloc((size_t)options->n_params, sizeof *st->offsets);
+    st->order = calloc((size_t)options->n_params, sizeof *st->order);
     st->views = calloc((size_t)options->n_params, sizeof *st->views);
     st->grads = calloc((size_t)options->n_params, sizeof *st->grads);
     st->keys = calloc((size_t)options->n_params, sizeof *st->keys);
-    if (!st->units || !st->offsets || !st->views || !st->grads || !st->keys) goto fail_memory;
+    if (!st->units || !st->offsets || !st->order || !st->views || !st->grads || !st->keys)
+        goto fail_memory;
     lay_out(st);
     make_keys(st);
     status = yk_timer_create(yk_stream_get_device(stream), YK_STORE_WAITS, &st->waits);
@@ -336,6 +339,7 @@ void yk_store_destroy(yk_store *store)
     yk_event_destroy(store->passed);
     free(store->units);
     free(store->offsets);
+    free(store->order);
     free(store->views);
     free(store->grads);
     free(store->keys);

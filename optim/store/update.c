@@ -2,10 +2,10 @@
  *
  * What lies in host memory passes through a lane, a few MiB of device memory: a piece comes in on one
  * stream, is worked on, and goes out on another, while the piece before goes out and the one behind
- * comes in. What lies on the device is worked on where it is. An update is the same for each element
- * wherever it is cut. A sum of squares is not, so it is cut alike with and without offload, and taken in
- * the order in which the backward pass completes units: a gradient that leaves the device is squared
- * before it goes.
+ * comes in. What lies on the device is worked on where it is, many units in one call. An update is the
+ * same for each element wherever it is cut. A sum of squares is not, so it is a sum of pieces, which are
+ * cut alike with and without offload, and taken in the order in which the backward pass completes units:
+ * a gradient that leaves the device is squared before it goes.
  */
 #include <string.h>
 
@@ -174,48 +174,67 @@ static void *at(const piece *p, void *part, void *home, yk_store_range range, in
 
 /* ---- the norm ----------------------------------------------------------------------------- */
 
-static yk_status square(const yk_store *st, const piece *p, const void *grad, yk_stream *stream,
-                        yk_step_values *values)
+static yk_status square(const yk_store *st, const yk_squares_run *runs, int n_runs,
+                        yk_stream *stream, yk_step_values *values)
 {
-    yk_sum_squares_args args = {
-        .values = values, .x = grad, .n = p->end - p->begin, .dtype = st->o.grads};
+    yk_sum_squares_args args = {.values = values,
+                                .runs = runs,
+                                .n_runs = n_runs,
+                                .piece = st->o.piece,
+                                .dtype = st->o.grads};
     return yk_sum_squares(stream, &args);
 }
 
-/* Square a piece in its lane or at home. */
-static yk_status square_piece(yk_store *st, const piece *p, yk_stream *stream,
-                              yk_step_values *values)
+/* Square gradients in their lanes. */
+static yk_status square_lanes(yk_store *st, yk_stream *stream, yk_step_values *values)
 {
-    const yk_store_unit *u = &st->units[p->unit];
-    void *part = p->lane ? p->lane->grad : NULL;
-    if (p->lane) YK_TRY(yk_event_wait(p->lane->filled, stream));
-    YK_TRY(
-        square(st, p, at(p, part, u->grad, u->grad_range, p->begin, st->o.grads), stream, values));
-    return p->lane ? yk_event_record(p->lane->free, stream) : YK_OK;
-}
-
-static yk_status square_all(yk_store *st, yk_stream *stream, yk_step_values *values)
-{
-    const walk w = {
-        .squares = true, .lanes = yk_store_offloads(st, YK_OFFLOAD_GRADS), .length = st->o.piece};
+    const walk w = {.squares = true, .lanes = true, .length = st->o.piece};
     piece next, now = following(st, &w, begin_unit(st, &w, st->o.n_units - 1));
     YK_TRY(bring(st, &w, &now));
     for (; !is_behind(st, &now); now = next) {
+        const yk_squares_run run = {now.lane->grad, now.end - now.begin};
         next = following(st, &w, now);
         YK_TRY(bring(st, &w, &next));
-        YK_TRY(square_piece(st, &now, stream, values));
+        YK_TRY(yk_event_wait(now.lane->filled, stream));
+        YK_TRY(square(st, &run, 1, stream, values));
+        YK_TRY(yk_event_record(now.lane->free, stream));
     }
     return YK_OK;
 }
 
+/* This rank's part of the gradient of `unit` in `grad`, which holds `range`. */
+static yk_squares_run run_of(const yk_store *st, int unit, void *grad, yk_store_range range)
+{
+    const yk_store_unit *u = &st->units[unit];
+    return (yk_squares_run){yk_store_at(grad, range, u->mine.begin, st->o.grads), u->mine.count};
+}
+
+/* Square gradients where they are kept. */
+static yk_status square_home(const yk_store *st, yk_stream *stream, yk_step_values *values)
+{
+    yk_squares_run runs[YK_STEP_RUNS];
+    int n = 0;
+    for (int unit = st->o.n_units - 1; unit >= 0; unit--) {
+        const yk_store_unit *u = &st->units[unit];
+        runs[n++] = run_of(st, unit, u->grad, u->grad_range);
+        if (n < YK_STEP_RUNS && unit > 0) continue;
+        YK_TRY(square(st, runs, n, stream, values));
+        n = 0;
+    }
+    return YK_OK;
+}
+
+static yk_status square_all(yk_store *st, yk_stream *stream, yk_step_values *values)
+{
+    return yk_store_offloads(st, YK_OFFLOAD_GRADS) ? square_lanes(st, stream, values)
+                                                   : square_home(st, stream, values);
+}
+
 yk_status yk_store_square_leaving(yk_store *st, int unit, void *grad, yk_stream *stream)
 {
-    const walk w = {.squares = true, .length = st->o.piece};
-    for (piece p = following(st, &w, begin_unit(st, &w, unit)); p.unit == unit;
-         p = following(st, &w, p))
-        YK_TRY(
-            square(st, &p, yk_store_at(grad, p.whole, p.begin, st->o.grads), stream, st->values));
-    return YK_OK;
+    yk_store_range whole = {0, st->units[unit].count};
+    const yk_squares_run run = run_of(st, unit, grad, whole);
+    return square(st, &run, 1, stream, st->values);
 }
 
 yk_status yk_store_sum_squares(yk_store *st, yk_stream *stream, yk_step_values *values)
@@ -231,61 +250,104 @@ yk_status yk_store_sum_squares(yk_store *st, yk_stream *stream, yk_step_values *
 
 /* ---- the update --------------------------------------------------------------------------- */
 
-/* Update elements of a piece, begin .. end-1 of the unit's layout as far as they lie in it. `tensor`
- * is what they belong to, where rounding must know, else -1. */
-static yk_status update_range(const yk_store *st, const piece *p, int64_t begin, int64_t end,
-                              int tensor, yk_stream *stream, const yk_adamw_options *adamw,
-                              bool decay, const yk_step_values *values)
+/* Tensors that lie one behind the other in each kind of state, and are updated in one call. */
+typedef struct batch {
+    yk_adamw_args args; /* of `n` elements so far */
+    yk_adamw_run runs[YK_STEP_RUNS];
+    bool rounds;   /* bits are drawn by tensor; else only decay tells elements apart */
+    bool together; /* units are, since nothing else is done with one after its update */
+} batch;
+
+static void begin_batch(batch *b, const yk_store *st, const yk_adamw_options *adamw,
+                        const yk_step_values *values)
+{
+    b->args = (yk_adamw_args){.values = values,
+                              .runs = b->runs,
+                              .beta1 = adamw->beta1,
+                              .beta2 = adamw->beta2,
+                              .eps = adamw->eps,
+                              .weight_decay = adamw->weight_decay,
+                              .dtype = st->o.compute,
+                              .grad_dtype = st->o.grads,
+                              .master_dtype = st->o.master,
+                              .moments_dtype = st->o.moments};
+    b->rounds = st->o.master != YK_F32 || st->o.moments != YK_F32;
+    b->together = !st->has_lanes && (st->n_shards == 1 || st->o.zero == 0);
+}
+
+/* Update what is in the batch, and empty it. */
+static yk_status flush(batch *b, yk_stream *stream)
+{
+    YK_TRY(yk_adamw(stream, &b->args));
+    b->args.n = b->args.n_runs = 0;
+    return YK_OK;
+}
+
+/* Where elements from `index` on lie, in the lane or at home. */
+static yk_adamw_args places(const yk_store *st, const piece *p, int64_t index)
 {
     static const yk_store_lane none = {0};
     const yk_store_unit *u = &st->units[p->unit];
     const yk_store_lane *l = p->lane ? p->lane : &none;
-    begin = yk_max(begin, p->begin);
-    end = yk_min(end, p->end);
-    if (begin >= end) return YK_OK;
-    void *param = at(p, l->param, u->param, u->param_range, begin, st->o.compute);
     bool own = yk_store_has_master(st);
-    return yk_adamw(
-        stream, &(yk_adamw_args){
-                    .param = own ? param : NULL,
-                    .master = own ? at(p, l->master, u->master, u->state_range, begin, st->o.master)
-                                  : param,
-                    .m = at(p, l->m, u->m, u->state_range, begin, st->o.moments),
-                    .v = at(p, l->v, u->v, u->state_range, begin, st->o.moments),
-                    .grad = at(p, l->grad, u->grad, u->grad_range, begin, st->o.grads),
-                    .values = values,
-                    .n = end - begin,
-                    .first = tensor < 0 ? 0 : begin - st->offsets[tensor],
-                    .key = tensor < 0 ? 0 : st->keys[tensor],
-                    .beta1 = adamw->beta1,
-                    .beta2 = adamw->beta2,
-                    .eps = adamw->eps,
-                    .weight_decay = decay ? adamw->weight_decay : 0.0f,
-                    .dtype = st->o.compute,
-                    .grad_dtype = st->o.grads,
-                    .master_dtype = st->o.master,
-                    .moments_dtype = st->o.moments,
-                });
+    void *param = at(p, l->param, u->param, u->param_range, index, st->o.compute);
+    return (yk_adamw_args){
+        .param = own ? param : NULL,
+        .master = own ? at(p, l->master, u->master, u->state_range, index, st->o.master) : param,
+        .m = at(p, l->m, u->m, u->state_range, index, st->o.moments),
+        .v = at(p, l->v, u->v, u->state_range, index, st->o.moments),
+        .grad = at(p, l->grad, u->grad, u->grad_range, index, st->o.grads)};
 }
 
-/* Rounding draws by tensor and index; without it only decay tells elements apart. */
-static yk_status update_piece(const yk_store *st, const piece *p, yk_stream *stream,
-                              const yk_adamw_options *adamw, const yk_step_values *values)
+/* Is `next` behind n elements that begin at `first`? */
+static bool is_next(const void *first, const void *next, int64_t n, yk_dtype dtype)
+{
+    return (uintptr_t)next == (uintptr_t)first + (uintptr_t)(n * yk_dtype_bytes(dtype));
+}
+
+static bool are_next(const yk_adamw_args *a, const yk_adamw_args *next)
+{
+    return is_next(a->master, next->master, a->n, a->master_dtype) &&
+           is_next(a->m, next->m, a->n, a->moments_dtype) &&
+           is_next(a->v, next->v, a->n, a->moments_dtype) &&
+           is_next(a->grad, next->grad, a->n, a->grad_dtype) &&
+           (!a->param || is_next(a->param, next->param, a->n, a->dtype));
+}
+
+/* Add elements begin .. end-1 of a unit, which are of `tensor` or its padding. */
+static yk_status add_run(const yk_store *st, batch *b, const piece *p, int tensor, int64_t begin,
+                         int64_t end, yk_stream *stream)
+{
+    yk_adamw_args *a = &b->args, here = places(st, p, begin);
+    bool decay = st->o.params[tensor].decay;
+    bool goes_on = a->n > 0 && are_next(a, &here);
+    bool same = goes_on && !b->rounds && b->runs[a->n_runs - 1].decay == decay;
+    if (!goes_on || (!same && a->n_runs == YK_STEP_RUNS)) {
+        YK_TRY(flush(b, stream));
+        a->param = here.param, a->master = here.master, a->grad = here.grad;
+        a->m = here.m, a->v = here.v;
+    }
+    if (!same)
+        b->runs[a->n_runs++] = (yk_adamw_run){.begin = a->n,
+                                              .first = b->rounds ? begin - st->offsets[tensor] : 0,
+                                              .key = b->rounds ? st->keys[tensor] : 0,
+                                              .decay = decay};
+    a->n += end - begin;
+    return YK_OK;
+}
+
+static yk_status update_piece(const yk_store *st, batch *b, const piece *p, yk_stream *stream)
 {
     const yk_store_unit *u = &st->units[p->unit];
     if (u->put) YK_TRY(yk_event_wait(u->put, stream)); /* of before, long ago */
     if (p->lane) YK_TRY(yk_event_wait(p->lane->filled, stream));
-    if (st->o.master == YK_F32 && st->o.moments == YK_F32) {
-        YK_TRY(update_range(st, p, 0, u->decay_count, -1, stream, adamw, true, values));
-        return update_range(st, p, u->decay_count, u->count, -1, stream, adamw, false, values);
+    for (int i = 0; i < u->n_tensors; i++) {
+        const int *t = &st->order[u->first_tensor + i];
+        int64_t begin = yk_max(st->offsets[*t], p->begin);
+        int64_t end = yk_min(i + 1 < u->n_tensors ? st->offsets[t[1]] : u->count, p->end);
+        if (begin < end) YK_TRY(add_run(st, b, p, *t, begin, end, stream));
     }
-    for (int i = 0; i < st->o.n_params; i++) {
-        const yk_param *t = &st->o.params[i];
-        if (t->unit != p->unit) continue;
-        YK_TRY(update_range(st, p, st->offsets[i], st->offsets[i] + yk_param_count(t), i, stream,
-                            adamw, t->decay, values));
-    }
-    return YK_OK;
+    return b->together ? YK_OK : flush(b, stream);
 }
 
 yk_status yk_store_update(yk_store *st, yk_stream *stream, const yk_adamw_options *adamw,
@@ -293,13 +355,15 @@ yk_status yk_store_update(yk_store *st, yk_stream *stream, const yk_adamw_option
 {
     const walk w = {.lanes = st->has_lanes, .length = st->has_lanes ? st->o.piece : INT64_MAX / 4};
     piece next, now = following(st, &w, begin_unit(st, &w, 0));
+    batch b;
+    begin_batch(&b, st, adamw, values);
     YK_TRY(bring(st, &w, &now));
     for (; !is_behind(st, &now); now = next) {
         next = following(st, &w, now);
         YK_TRY(bring(st, &w, &next));
-        YK_TRY(update_piece(st, &now, stream, adamw, values));
+        YK_TRY(update_piece(st, &b, &now, stream));
         YK_TRY(send(st, &now, stream));
         if (is_last_of_unit(&now)) YK_TRY(yk_store_publish(st, now.unit, stream));
     }
-    return YK_OK;
+    return flush(&b, stream);
 }

@@ -220,7 +220,9 @@ yk_cost yk_loss_sum_cost(const yk_loss_sum_args *a)
 
 yk_cost yk_sum_squares_cost(const yk_sum_squares_args *a)
 {
-    return memory_cost(a->dtype, bytes_of(a->dtype, a->n));
+    double bytes = 0;
+    for (int i = 0; i < a->n_runs; i++) bytes += bytes_of(a->dtype, a->runs[i].n);
+    return memory_cost(a->dtype, bytes);
 }
 
 /* master, m and v are read and written; the gradient is read; the parameter is written. */

@@ -143,7 +143,7 @@ yk_status yk_linear_backward_weight(yk_stream *stream, const yk_linear_backward_
  * bias of the product that made q, k and v. */
 typedef struct yk_rope_args {
     void *qkv;                /* (R,(H+2G)*D): q heads, k heads, v heads */
-    void *qkv_sum;            /* ((H+2G)*D) grad_dtype: (+)= the sum of its rows as rotated, or NULL */
+    void *qkv_sum;            /* ((H+2G)*D) grad_dtype: (+)= the sum of rotated rows; or NULL */
     const float *cos, *sin;   /* (P,D/2) fp32 */
     const int32_t *positions; /* (R) each 0 <= p < P */
     int64_t rows, heads, kv_heads, head_size, max_positions;
@@ -252,12 +252,23 @@ typedef struct yk_step_begin_args {
 } yk_step_begin_args;
 yk_status yk_step_begin(yk_stream *stream, const yk_step_begin_args *a);
 
-/* Add the sum of squares of x to values->sum_squares, in double and in an order that depends on n
- * alone; set values->non_finite when an element is infinite or NaN. */
-typedef struct yk_sum_squares_args {
-    yk_step_values *values; /* device memory */
-    const void *x;          /* (n) */
+/* The most runs of one yk_sum_squares() and of one yk_adamw(). */
+#define YK_STEP_RUNS 64
+
+/* Neighbouring elements that are squared. */
+typedef struct yk_squares_run {
+    const void *x; /* (n) */
     int64_t n;
+} yk_squares_run;
+
+/* Add squares to values->sum_squares, in double: of each run in turn, the sum of each piece of `piece`
+ * elements in turn, whose own order depends on its length alone. So calls may be cut between pieces and
+ * between runs, and give the same bits. Set values->non_finite when an element is infinite or NaN. */
+typedef struct yk_sum_squares_args {
+    yk_step_values *values;     /* device memory */
+    const yk_squares_run *runs; /* (n_runs) host memory, borrowed for the call */
+    int n_runs;
+    int64_t piece; /* a multiple of 16 */
     yk_dtype dtype;
 } yk_sum_squares_args;
 yk_status yk_sum_squares(yk_stream *stream, const yk_sum_squares_args *a);
@@ -283,22 +294,31 @@ typedef struct yk_step_finish_args {
 } yk_step_finish_args;
 yk_status yk_step_finish(yk_stream *stream, const yk_step_finish_args *a);
 
+/* Elements of one tensor among those of an update. They end where the next run begins, the last at n. */
+typedef struct yk_adamw_run {
+    int64_t begin; /* a multiple of 16, as is `first` */
+    int64_t first; /* index in its tensor of that element. For random bits alone */
+    uint64_t key;  /* of seed and tensor. For random bits alone */
+    bool decay;
+} yk_adamw_run;
+
 /* One AdamW update of n elements; nothing when values->skip. Loshchilov and Hutter 2019, algorithm
  * 2, with decoupled decay lr * weight_decay:
  *     g = grad * grad_scale;  m += (1 - beta1)(g - m);  v += (1 - beta2)(g*g - v)
  *     p -= lr * (m / correction1 / (sqrt(v / correction2) + eps) + weight_decay * p)
  * computed in fp32. What is kept in bf16 is rounded stochastically, by runtime/device/random.h, from
- * the bits that belong to (key, values->adam_steps, first + i): up or down with the chance that makes
- * the mean right. `param` is the master weight as kept, rounded to nearest. */
+ * the bits that belong to (key, values->adam_steps, index in the tensor): up or down with the chance
+ * that makes the mean right. `param` is the master weight as kept, rounded to nearest. */
 typedef struct yk_adamw_args {
     void *param;                  /* (n) dtype; NULL when master itself is what the model reads */
     void *master;                 /* (n) master_dtype */
     void *m, *v;                  /* (n) moments_dtype */
     const void *grad;             /* (n) grad_dtype */
     const yk_step_values *values; /* device memory */
+    const yk_adamw_run
+        *runs;  /* (n_runs) host memory, borrowed for the call; the first begins at 0 */
+    int n_runs; /* 0: all of it is one, whose key is 0 and which decays */
     int64_t n;
-    int64_t first; /* index in its tensor of element 0; a multiple of 16. For random bits alone */
-    uint64_t key;  /* of seed and tensor. For random bits alone */
     float beta1, beta2, eps, weight_decay;
     yk_dtype dtype, grad_dtype;
     yk_dtype master_dtype, moments_dtype; /* fp32 or bf16 */

@@ -21,10 +21,16 @@ yk_status yk_step_begin(yk_stream *stream, const yk_step_begin_args *a)
 
 yk_status yk_sum_squares(yk_stream *stream, const yk_sum_squares_args *a)
 {
-    REQUIRE(a->n >= 0);
+    int64_t n = 0;
+    REQUIRE(a->n_runs >= 0 && a->n_runs <= YK_STEP_RUNS);
     REQUIRE(is_float(a->dtype));
-    if (a->n == 0) return YK_OK;
-    REQUIRE(a->values && a->x);
+    for (int i = 0; i < a->n_runs; i++) {
+        REQUIRE(a->runs[i].n >= 0);
+        REQUIRE(a->runs[i].x || a->runs[i].n == 0);
+        n += a->runs[i].n;
+    }
+    if (n == 0) return YK_OK;
+    REQUIRE(a->values && a->piece > 0 && a->piece % 16 == 0);
     REQUIRE_OFFERED(stream, sum_squares);
     TAKE_WORKSPACE(stream, sum_squares, a);
     ENQUEUE(stream, sum_squares, yk_sum_squares_cost(a), a, ws);
@@ -52,14 +58,27 @@ static bool is_state(yk_dtype t)
     return t == YK_F32 || t == YK_BF16;
 }
 
+/* Do runs begin at 0 and follow one another up to n? */
+static bool are_runs(const yk_adamw_run *runs, int n_runs, int64_t n)
+{
+    for (int i = 0; i < n_runs; i++) {
+        const yk_adamw_run *r = &runs[i];
+        if (r->begin % 16 != 0 || r->first < 0 || r->first % 16 != 0) return false;
+        if (i == 0 ? r->begin != 0 : r->begin <= runs[i - 1].begin) return false;
+        if (r->begin >= n) return false;
+    }
+    return true;
+}
+
 yk_status yk_adamw(yk_stream *stream, const yk_adamw_args *a)
 {
     REQUIRE(a->n >= 0);
     REQUIRE(is_float(a->dtype) && is_float(a->grad_dtype));
     REQUIRE(is_state(a->master_dtype) && is_state(a->moments_dtype));
-    REQUIRE(a->first >= 0 && a->first % 16 == 0);
+    REQUIRE(a->n_runs >= 0 && a->n_runs <= YK_STEP_RUNS);
     REQUIRE(is_decay_rate(a->beta1) && is_decay_rate(a->beta2) && a->eps >= 0);
     if (a->n == 0) return YK_OK;
+    REQUIRE(are_runs(a->runs, a->n_runs, a->n));
     REQUIRE(a->master && a->m && a->v && a->grad && a->values);
     REQUIRE_OFFERED(stream, adamw);
     ENQUEUE(stream, adamw, yk_adamw_cost(a), a);

@@ -65,12 +65,14 @@ VEC_INLINE vecf choose(vecf x, vecu bits)
 
 /* ---- the update ---------------------------------------------------------------------------- */
 
-VEC_INLINE void update_range(const yk_adamw_args *a, int64_t begin, int64_t end, yk_dtype t,
-                             yk_dtype grad_t, yk_dtype master_t, yk_dtype moments_t)
+/* Elements begin .. end-1, all of them of one run. */
+VEC_INLINE void update_range(const yk_adamw_args *a, const yk_adamw_run *run, int64_t begin,
+                             int64_t end, yk_dtype t, yk_dtype grad_t, yk_dtype master_t,
+                             yk_dtype moments_t)
 {
     const yk_step_values s = *a->values;
     const vecf b1 = vec_set(1 - a->beta1), b2 = vec_set(1 - a->beta2), lr = vec_set(-s.lr);
-    const vecf decay = vec_set(a->weight_decay);
+    const vecf decay = vec_set(run->decay ? a->weight_decay : 0);
     for (int64_t i = begin; i < end; i += VEC_LANES) {
         int64_t n = end - i;
         vecf g = vec_load_n(a->grad, i, n, grad_t) * s.grad_scale;
@@ -81,7 +83,8 @@ VEC_INLINE void update_range(const yk_adamw_args *a, int64_t begin, int64_t end,
         vecf step = (m / s.correction1) / (vec_sqrt(v / s.correction2) + a->eps);
         p = vec_fma(lr, vec_fma(decay, p, step), p);
         if (master_t == YK_BF16 || moments_t == YK_BF16) {
-            draws r = draw(a->key, (uint64_t)s.adam_steps, (uint64_t)(a->first + i));
+            uint64_t index = (uint64_t)(run->first + i - run->begin);
+            draws r = draw(run->key, (uint64_t)s.adam_steps, index);
             if (master_t == YK_BF16) p = choose(p, r.first >> 16);
             if (moments_t == YK_BF16) m = choose(m, r.first & 0xffffu);
             if (moments_t == YK_BF16) v = choose(v, r.second >> 16);
@@ -93,29 +96,43 @@ VEC_INLINE void update_range(const yk_adamw_args *a, int64_t begin, int64_t end,
     }
 }
 
-VEC_INLINE void update_states(const yk_adamw_args *a, int64_t begin, int64_t end, yk_dtype t,
-                              yk_dtype grad_t)
+VEC_INLINE void update_states(const yk_adamw_args *a, const yk_adamw_run *run, int64_t begin,
+                              int64_t end, yk_dtype t, yk_dtype grad_t)
 {
     bool master16 = a->master_dtype == YK_BF16, moments16 = a->moments_dtype == YK_BF16;
     if (master16 && moments16)
-        update_range(a, begin, end, t, grad_t, YK_BF16, YK_BF16);
+        update_range(a, run, begin, end, t, grad_t, YK_BF16, YK_BF16);
     else if (master16)
-        update_range(a, begin, end, t, grad_t, YK_BF16, YK_F32);
+        update_range(a, run, begin, end, t, grad_t, YK_BF16, YK_F32);
     else if (moments16)
-        update_range(a, begin, end, t, grad_t, YK_F32, YK_BF16);
+        update_range(a, run, begin, end, t, grad_t, YK_F32, YK_BF16);
     else
-        update_range(a, begin, end, t, grad_t, YK_F32, YK_F32);
+        update_range(a, run, begin, end, t, grad_t, YK_F32, YK_F32);
 }
 
-VEC_INLINE void update_from(const yk_adamw_args *a, int64_t begin, int64_t end, yk_dtype grad_t)
+VEC_INLINE void update_from(const yk_adamw_args *a, const yk_adamw_run *run, int64_t begin,
+                            int64_t end, yk_dtype grad_t)
 {
-    YK_CPU_BY_DTYPE(a->dtype, update_states(a, begin, end, T, grad_t));
+    YK_CPU_BY_DTYPE(a->dtype, update_states(a, run, begin, end, T, grad_t));
 }
 
+static void update_run(const yk_adamw_args *a, const yk_adamw_run *run, int64_t begin, int64_t end)
+{
+    YK_CPU_BY_DTYPE(a->grad_dtype, update_from(a, run, begin, end, T));
+}
+
+/* A chunk, run by run. */
 static void update_chunk(const yk_adamw_args *a, int64_t chunk)
 {
+    static const yk_adamw_run whole = {.decay = true};
+    const yk_adamw_run *runs = a->n_runs > 0 ? a->runs : &whole;
     int64_t begin = chunk * CPU_CHUNK, end = yk_min(begin + CPU_CHUNK, a->n);
-    YK_CPU_BY_DTYPE(a->grad_dtype, update_from(a, begin, end, T));
+    for (int i = 0; begin < end; i++) {
+        int64_t run_end = i + 1 < a->n_runs ? runs[i + 1].begin : a->n;
+        if (run_end <= begin) continue;
+        update_run(a, &runs[i], begin, yk_min(run_end, end));
+        begin = run_end;
+    }
 }
 
 yk_status yk_cpu_adamw(yk_stream *s, const yk_adamw_args *a)

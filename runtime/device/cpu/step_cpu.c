@@ -41,15 +41,14 @@ VEC_INLINE vecd add_squares(vecd sum, vecd x)
     return sum + x * x;
 }
 
-VEC_INLINE double chunk_squares(const yk_sum_squares_args *a, int64_t begin, int64_t end,
-                                yk_dtype t)
+VEC_INLINE double chunk_squares(const void *x, int64_t begin, int64_t end, yk_dtype t)
 {
     vecd sum[4] = {{0}, {0}, {0}, {0}};
     for (int64_t i = begin; i < end; i += 2 * VEC_LANES)
         for (int h = 0; h < 2; h++) {
             int64_t at = i + h * VEC_LANES;
             if (at >= end) break;
-            vecf v = vec_load_n(a->x, at, end - at, t);
+            vecf v = vec_load_n(x, at, end - at, t);
             sum[2 * h] = add_squares(sum[2 * h], vec_widen(v, 0));
             sum[2 * h + 1] = add_squares(sum[2 * h + 1], vec_widen(v, 8));
         }
@@ -57,28 +56,48 @@ VEC_INLINE double chunk_squares(const yk_sum_squares_args *a, int64_t begin, int
     return ((d[0] + d[1]) + (d[2] + d[3])) + ((d[4] + d[5]) + (d[6] + d[7]));
 }
 
-static double chunk_sum(const yk_sum_squares_args *a, int64_t chunk)
+/* Chunks of n elements, of which each piece has its own. */
+static int64_t count_chunks(int64_t n, int64_t piece)
 {
-    int64_t begin = chunk * CHUNK, end = yk_min(begin + CHUNK, a->n);
+    return n / piece * yk_div_up(piece, CHUNK) + yk_div_up(n % piece, CHUNK);
+}
+
+static double chunk_sum(const yk_sum_squares_args *a, const yk_squares_run *run, int64_t chunk)
+{
+    int64_t per_piece = yk_div_up(a->piece, CHUNK), piece = chunk / per_piece * a->piece;
+    int64_t begin = piece + chunk % per_piece * CHUNK;
+    int64_t end = yk_min(yk_min(begin + CHUNK, piece + a->piece), run->n);
     double sum = 0;
-    YK_CPU_BY_DTYPE(a->dtype, sum = chunk_squares(a, begin, end, T));
+    YK_CPU_BY_DTYPE(a->dtype, sum = chunk_squares(run->x, begin, end, T));
     return sum;
 }
 
 int64_t yk_cpu_sum_squares_bytes(const yk_sum_squares_args *a)
 {
-    return (int64_t)sizeof(double) * yk_div_up(a->n, CHUNK);
+    int64_t most = 0;
+    for (int i = 0; i < a->n_runs; i++) most = yk_max(most, count_chunks(a->runs[i].n, a->piece));
+    return (int64_t)sizeof(double) * most;
+}
+
+static void square_run(yk_stream *s, const yk_sum_squares_args *a, const yk_squares_run *run,
+                       double *sums)
+{
+    int64_t n_chunks = count_chunks(run->n, a->piece), per_piece = yk_div_up(a->piece, CHUNK);
+#pragma omp parallel for num_threads(cpu_threads(s, n_chunks)) schedule(static)
+    for (int64_t i = 0; i < n_chunks; i++) sums[i] = chunk_sum(a, run, i);
+    for (int64_t first = 0; first < n_chunks; first += per_piece) {
+        double total = 0;
+        int64_t end = yk_min(first + per_piece, n_chunks);
+        for (int64_t i = first; i < end; i++) total += sums[i];
+        a->values->sum_squares += total;
+        if (!isfinite(total)) a->values->non_finite = 1;
+    }
 }
 
 yk_status yk_cpu_sum_squares(yk_stream *s, const yk_sum_squares_args *a, void *ws)
 {
-    double *sums = ws, total = 0;
-    int64_t n_chunks = yk_div_up(a->n, CHUNK);
-#pragma omp parallel for num_threads(cpu_threads(s, n_chunks)) schedule(static)
-    for (int64_t i = 0; i < n_chunks; i++) sums[i] = chunk_sum(a, i);
-    for (int64_t i = 0; i < n_chunks; i++) total += sums[i];
-    a->values->sum_squares += total;
-    if (!isfinite(total)) a->values->non_finite = 1;
+    for (int i = 0; i < a->n_runs; i++)
+        if (a->runs[i].n > 0) square_run(s, a, &a->runs[i], ws);
     return YK_OK;
 }
 

@@ -60,11 +60,14 @@ static inline int64_t yk_cuda_column_sum_bytes(int64_t m, int64_t n)
     return yk_round_up(yk_cuda_column_sum_parts(m, n) * n * 4, YK_CUDA_ALIGNMENT);
 }
 
-/* Blocks of a whole sum: enough to fill the largest GPU, less when there is
- * less to add. */
-static inline int64_t yk_cuda_sum_blocks(int64_t n)
+/* Elements that one block squares. */
+#define YK_CUDA_SQUARES_CHUNK 32768
+
+/* Blocks that square n elements, of which each piece has its own. */
+static inline int64_t yk_cuda_squares_chunks(int64_t n, int64_t piece)
 {
-    return yk_max(1, yk_min(1056, yk_div_up(n, 8192)));
+    return n / piece * yk_div_up(piece, YK_CUDA_SQUARES_CHUNK) +
+           yk_div_up(n % piece, YK_CUDA_SQUARES_CHUNK);
 }
 
 /* ---- attention's backward pass

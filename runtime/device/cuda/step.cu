@@ -1,10 +1,10 @@
-/* runtime/device/cuda/step.cu - the optimiser's step: begin, sum of squares,
- * decision.
+/* runtime/device/cuda/step.cu - the optimiser's step: begin, sum of squares, decision.
  *
  * What happens once a step is one thread's work on yk_step_values, so that the
  * host never waits to decide. Bytes per element: sum of squares reads its
- * element. Squares are added in double, which is as fast
- * as memory on sm_90 and half as fast on sm_89.
+ * element, of all units in one launch: a block sums a chunk, and one block then
+ * adds chunks to pieces and pieces in turn. Squares are added in double, which
+ * is as fast as memory on sm_90 and half as fast on sm_89.
  */
 #include "runtime/device/cuda/kernels.cuh"
 #include "runtime/device/cuda/sizes.h"
@@ -33,18 +33,45 @@ cudaError_t yk_cuda_step_begin(const yk_step_begin_args *a, cudaStream_t s)
 /* ---- sum of squares
  * ----------------------------------------------------------------------- */
 
-/* parts (gridDim.x) double. */
-template <typename T, int V>
-static __global__ void __launch_bounds__(THREADS)
-    square_part(double *parts, yk_step_values *values, const T *__restrict__ x, int64_t n)
+/* The most pieces whose sums are added at one time, and the threads that do it. */
+#define ADDED   1024
+#define N_WARPS (ADDED / 32)
+
+/* Runs of elements, those without any left out, and where each has its chunks and pieces. */
+struct squares_table {
+    struct {
+        const void *x;
+        int64_t n;
+        int first_chunk, first_piece;
+    } runs[YK_STEP_RUNS];
+    int n_runs, n_chunks, n_pieces;
+    int chunks; /* of a whole piece */
+    int64_t piece;
+};
+
+static squares_table table_of(const yk_sum_squares_args *a)
 {
-    __shared__ double sums[1][32];
-    double sum[1] = {0}, more = 0;
-    bool odd = false;
-    int64_t step = (int64_t)gridDim.x * THREADS * V;
-    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * V;
+    squares_table t = {};
+    t.piece = a->piece;
+    t.chunks = (int)div_up(a->piece, YK_CUDA_SQUARES_CHUNK);
+    for (int i = 0; i < a->n_runs; i++) {
+        int64_t n = a->runs[i].n;
+        if (n == 0) continue;
+        t.runs[t.n_runs++] = {a->runs[i].x, n, t.n_chunks, t.n_pieces};
+        t.n_chunks += (int)yk_cuda_squares_chunks(n, a->piece);
+        t.n_pieces += (int)div_up(n, a->piece);
+    }
+    return t;
+}
+
+/* The sum of the squares of n elements in every thread. */
+template <typename T, int V>
+static __device__ inline double square_chunk(const T *__restrict__ x, int n, bool &odd)
+{
+    double even = 0, more = 0;
+    int i = threadIdx.x * V;
 #pragma unroll 4
-    for (; i + V <= n; i += step) {
+    for (; i + V <= n; i += THREADS * V) {
         float e[V];
         load_floats<T, V>(x + i, e);
 #pragma unroll
@@ -54,44 +81,98 @@ static __global__ void __launch_bounds__(THREADS)
             if (k & 1)
                 more += d * d;
             else
-                sum[0] += d * d;
+                even += d * d;
         }
     }
     for (; i < n; i++) {
         float e = to_float(x[i]);
         odd |= !(fabsf(e) <= 3.402823466e38f);
-        sum[0] += (double)e * (double)e;
+        even += (double)e * (double)e;
     }
-    sum[0] += more;
-    if (odd) values->non_finite = 1;
-    block_sum<double, 1>(sum, sums);
-    if (threadIdx.x == 0) parts[blockIdx.x] = sum[0];
+    return even + more;
 }
 
-static __global__ void add_squares(yk_step_values *values, const double *parts, int n_parts)
+/* A chunk a block. sums (n_chunks) double. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(THREADS)
+    square_chunks(double *sums, yk_step_values *values, const __grid_constant__ squares_table t)
 {
-    __shared__ double sums[1][32];
-    double sum[1] = {0};
-    for (int p = threadIdx.x; p < n_parts; p += THREADS) sum[0] += parts[p];
-    block_sum<double, 1>(sum, sums);
-    if (threadIdx.x == 0) values->sum_squares += sum[0];
+    __shared__ double shared[1][32];
+    int at = (int)blockIdx.x, r = 0;
+    for (int above = t.n_runs; above - r > 1;) {
+        int middle = (r + above) / 2;
+        if (t.runs[middle].first_chunk <= at)
+            r = middle;
+        else
+            above = middle;
+    }
+    int chunk = at - t.runs[r].first_chunk, piece = chunk / t.chunks;
+    int64_t begin = piece * t.piece + (int64_t)(chunk % t.chunks) * YK_CUDA_SQUARES_CHUNK;
+    int64_t end = min(min(begin + YK_CUDA_SQUARES_CHUNK, (piece + 1) * t.piece), t.runs[r].n);
+    bool odd = false;
+    double sum[1] = {square_chunk<T, V>((const T *)t.runs[r].x + begin, (int)(end - begin), odd)};
+    if (odd) values->non_finite = 1;
+    block_sum<double, 1>(sum, shared);
+    if (threadIdx.x == 0) sums[at] = sum[0];
+}
+
+/* The sum of a piece's chunks, in every lane of a warp. */
+static __device__ inline double piece_sum(const double *sums, const squares_table &t, int piece)
+{
+    int r = 0;
+    while (r + 1 < t.n_runs && t.runs[r + 1].first_piece <= piece) r++;
+    int begin = t.runs[r].first_chunk + (piece - t.runs[r].first_piece) * t.chunks;
+    int end = min(begin + t.chunks, r + 1 < t.n_runs ? t.runs[r + 1].first_chunk : t.n_chunks);
+    double sum = 0;
+#pragma unroll 8
+    for (int c = begin + (int)(threadIdx.x & 31); c < end; c += 32) sum += sums[c];
+    return warp_sum(sum);
+}
+
+/* Pieces one after another, as calls that follow one another add them. One block. */
+static __global__ void __launch_bounds__(ADDED)
+    add_pieces(yk_step_values *values, const double *sums, const __grid_constant__ squares_table t)
+{
+    __shared__ double pieces[ADDED];
+    int warp = threadIdx.x / 32;
+    double total = values->sum_squares;
+    for (int first = 0; first < t.n_pieces; first += ADDED) {
+        int n = min(ADDED, t.n_pieces - first);
+        for (int p = warp; p < n; p += N_WARPS) {
+            double sum = piece_sum(sums, t, first + p);
+            if (threadIdx.x % 32 == 0) pieces[p] = sum;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0)
+            for (int p = 0; p < n; p++) total += pieces[p];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) values->sum_squares = total;
+}
+
+template <typename T, int V>
+static void launch_squares(const squares_table &t, double *sums, yk_step_values *values,
+                           cudaStream_t s)
+{
+    square_chunks<T, V><<<(unsigned)t.n_chunks, THREADS, 0, s>>>(sums, values, t);
 }
 
 cudaError_t yk_cuda_sum_squares(const yk_sum_squares_args *a, void *ws, cudaStream_t s)
 {
-    double *parts = (double *)ws;
-    unsigned blocks = (unsigned)yk_cuda_sum_blocks(a->n);
+    double *sums = (double *)ws;
+    squares_table t = table_of(a);
+    bool aligned = true;
+    for (int i = 0; i < t.n_runs; i++) aligned &= is_aligned(t.runs[i].x);
     cudaError_t e = with_type(a->dtype, [&](auto zero) {
         using T = decltype(zero);
-        const T *x = (const T *)a->x;
-        if (is_aligned(x))
-            square_part<T, full_pack<T>()><<<blocks, THREADS, 0, s>>>(parts, a->values, x, a->n);
+        if (aligned)
+            launch_squares<T, full_pack<T>()>(t, sums, a->values, s);
         else
-            square_part<T, 1><<<blocks, THREADS, 0, s>>>(parts, a->values, x, a->n);
+            launch_squares<T, 1>(t, sums, a->values, s);
         return cudaGetLastError();
     });
     if (e != cudaSuccess) return e;
-    add_squares<<<1, THREADS, 0, s>>>(a->values, parts, (int)blocks);
+    add_pieces<<<1, ADDED, 0, s>>>(a->values, sums, t);
     return cudaGetLastError();
 }
 

@@ -84,7 +84,9 @@ static int64_t cudnn_attention_backward(const yk_attention_backward_args *a)
 
 static int64_t cuda_sum_squares(const yk_sum_squares_args *a)
 {
-    return yk_cuda_sum_blocks(a->n) * 8;
+    int64_t chunks = 0;
+    for (int i = 0; i < a->n_runs; i++) chunks += yk_cuda_squares_chunks(a->runs[i].n, a->piece);
+    return yk_round_up(chunks * 8, YK_CUDA_ALIGNMENT);
 }
 
 const yk_workspaces yk_cuda_workspaces = {

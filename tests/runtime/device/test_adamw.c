@@ -152,17 +152,48 @@ static void padding_stays_zero(void **state)
 
 /* ---- states in bf16 ------------------------------------------------------------------------ */
 
-/* An update of n elements that begins at `first` of a tensor, on numbers that bf16 holds. */
+/* An update of n elements on numbers that bf16 holds. */
 typedef struct rounded_case {
     yk_dtype dtype, grad_dtype, master_dtype, moments_dtype;
     bool with_param;
-    int64_t n, first, step;
-    uint64_t key;
+    int64_t n, step;
+    const yk_adamw_run *runs;
+    int n_runs;
+    bool apart; /* a call for each run */
 } rounded_case;
 
 typedef struct rounded_run {
     op_buffer *master, *m, *v, *param;
 } rounded_run;
+
+static int64_t end_of(const rounded_case *r, int run)
+{
+    return run + 1 < r->n_runs ? r->runs[run + 1].begin : r->n;
+}
+
+static void *move(void *data, int64_t n, yk_dtype t)
+{
+    return (char *)data + n * yk_dtype_bytes(t);
+}
+
+/* Update the elements of one run alone; what does not decay does so by nothing. */
+static void update_run(op_case *c, const rounded_case *r, int run, yk_adamw_args a)
+{
+    yk_adamw_run alone = r->runs[run];
+    int64_t begin = alone.begin;
+    a.n = end_of(r, run) - begin;
+    if (a.param) a.param = move(a.param, begin, a.dtype);
+    a.master = move(a.master, begin, a.master_dtype);
+    a.m = move(a.m, begin, a.moments_dtype);
+    a.v = move(a.v, begin, a.moments_dtype);
+    a.grad = (const char *)a.grad + begin * yk_dtype_bytes(a.grad_dtype);
+    if (!alone.decay) a.weight_decay = 0;
+    alone.begin = 0;
+    alone.decay = true;
+    a.runs = &alone;
+    a.n_runs = 1;
+    OP_RUN(c, yk_adamw, &a);
+}
 
 /* Values are of the case's own seed, so that two runs of one case begin alike. */
 static rounded_run run_rounded(op_case *c, const rounded_case *r, yk_dtype master_t,
@@ -171,9 +202,9 @@ static rounded_run run_rounded(op_case *c, const rounded_case *r, yk_dtype maste
     yk_step_values values = values_of_step_3;
     uint64_t seed = c->random;
     values.adam_steps = r->step;
-    op_case_begin(c, r->dtype, "adamw grads %s, master %s, moments %s, n=%d first=%lld param=%d",
+    op_case_begin(c, r->dtype, "adamw grads %s, master %s, moments %s, n=%d runs=%d param=%d",
                   yk_dtype_name(r->grad_dtype), yk_dtype_name(master_t), yk_dtype_name(moments_t),
-                  (int)r->n, (long long)r->first, r->with_param);
+                  (int)r->n, r->n_runs, r->with_param);
     double *start[4];
     for (int k = 0; k < 4; k++) {
         start[k] = op_out(c, r->n).value;
@@ -188,24 +219,20 @@ static rounded_run run_rounded(op_case *c, const rounded_case *r, yk_dtype maste
                      .param = op_output(c, r->dtype, r->n)};
     op_buffer *grad = op_given(c, OP_INPUT, r->grad_dtype, r->n, start[3]);
     op_buffer *step = op_step_values(c, &values);
-    OP_RUN(c, yk_adamw,
-           &((yk_adamw_args){.param = r->with_param ? o.param->data : NULL,
-                             .master = o.master->data,
-                             .m = o.m->data,
-                             .v = o.v->data,
-                             .grad = grad->data,
-                             .values = step->data,
-                             .n = r->n,
-                             .first = r->first,
-                             .key = r->key,
-                             .beta1 = 0.9f,
-                             .beta2 = 0.999f,
-                             .eps = 1e-8f,
-                             .weight_decay = 0.1f,
-                             .dtype = r->dtype,
-                             .grad_dtype = r->grad_dtype,
-                             .master_dtype = master_t,
-                             .moments_dtype = moments_t}));
+    yk_adamw_args a = {.n = r->n,
+                       .runs = r->runs,
+                       .n_runs = r->n_runs,
+                       .beta1 = 0.9f,
+                       .beta2 = 0.999f,
+                       .eps = 1e-8f,
+                       .weight_decay = 0.1f,
+                       .dtype = r->dtype,
+                       .grad_dtype = r->grad_dtype,
+                       .master_dtype = master_t,
+                       .moments_dtype = moments_t};
+    give_tensors(&a, r->with_param ? o.param : NULL, o.master, o.m, o.v, grad, step);
+    for (int k = 0; r->apart && k < r->n_runs; k++) update_run(c, r, k, a);
+    if (!r->apart) OP_RUN(c, yk_adamw, &a);
     if (master_t == YK_F32 && moments_t == YK_F32) c->random = seed;
     return o;
 }
@@ -227,8 +254,10 @@ static void rounding_case(op_case *c, const rounded_case *r)
     rounded_run got = run_rounded(c, r, r->master_dtype, r->moments_dtype);
     oracle_out want_w = op_out(c, r->n), want_m = op_out(c, r->n), want_v = op_out(c, r->n);
     oracle_out want_param = op_out(c, r->n);
-    for (int64_t i = 0; i < r->n; i++) {
-        oracle_draws draws = oracle_adamw_draws(r->key, r->step, r->first + i);
+    for (int64_t i = 0, k = 0; i < r->n; i++) {
+        if (i == end_of(r, (int)k)) k++;
+        const yk_adamw_run *run = &r->runs[k];
+        oracle_draws draws = oracle_adamw_draws(run->key, r->step, run->first + i - run->begin);
         bool w16 = r->master_dtype == YK_BF16, moments16 = r->moments_dtype == YK_BF16;
         want_w.value[i] = w16 ? oracle_choose_bf16(w[i], draws.master) : w[i];
         want_m.value[i] = moments16 ? oracle_choose_bf16(m[i], draws.m) : m[i];
@@ -251,16 +280,72 @@ static void states_in_bf16_are_rounded_as_their_own_bits_say(void **state)
     static const int64_t firsts[] = {0, 128, INT64_C(1) << 33};
     for (int way = 1; way < 4; way++)
         for (int t = 0; t < 3; t++)
-            for (int i = 0; i < 6; i++)
+            for (int i = 0; i < 6; i++) {
+                const yk_adamw_run run = {
+                    .first = firsts[i % 3], .key = op_random(c), .decay = true};
                 rounding_case(c, &(rounded_case){.dtype = op_dtypes[t],
                                                  .grad_dtype = i % 2 ? YK_F32 : op_dtypes[t],
                                                  .master_dtype = way & 1 ? YK_BF16 : YK_F32,
                                                  .moments_dtype = way & 2 ? YK_BF16 : YK_F32,
                                                  .with_param = i % 3 > 0,
                                                  .n = sizes[i],
-                                                 .first = firsts[i % 3],
                                                  .step = 1 + op_random_below(c, INT64_C(1) << 40),
-                                                 .key = op_random(c)});
+                                                 .runs = &run,
+                                                 .n_runs = 1});
+            }
+}
+
+/* As many as there may be, of 16 elements and of more than a block or a thread works at. */
+static int64_t make_runs(op_case *c, yk_adamw_run *runs)
+{
+    int64_t n = 0;
+    for (int k = 0; k < YK_STEP_RUNS; k++) {
+        runs[k] = (yk_adamw_run){.begin = n,
+                                 .first = 16 * op_random_below(c, 1000),
+                                 .key = op_random(c),
+                                 .decay = op_random_below(c, 2) > 0};
+        n += 16 * (1 + op_random_below(c, k % 8 == 0 ? 1500 : k % 8 < 4 ? 8 : 1));
+    }
+    return n;
+}
+
+static void expect_equal(const op_case *c, const op_buffer *got, const double *want,
+                         const char *name)
+{
+    for (int64_t i = 0; i < got->n; i++)
+        if (memcmp(&got->got[i], &want[i], sizeof want[i]) != 0)
+            fail_msg("%s: %s[%d] is %g, not %g", c->label, name, (int)i, got->got[i], want[i]);
+}
+
+static void runs_of_one_call_are_updated_as_by_calls_of_their_own(void **state)
+{
+    op_case *c = *state;
+    for (int way = 0; way < 4; way++)
+        for (int t = 0; t < 3; t++) {
+            yk_adamw_run runs[YK_STEP_RUNS];
+            rounded_case r = {.dtype = op_dtypes[t],
+                              .grad_dtype = op_dtypes[t],
+                              .master_dtype = way & 1 ? YK_BF16 : YK_F32,
+                              .moments_dtype = way & 2 ? YK_BF16 : YK_F32,
+                              .with_param = true,
+                              .n = make_runs(c, runs) - (t == 1 ? 5 : 0),
+                              .step = 3,
+                              .runs = runs,
+                              .n_runs = YK_STEP_RUNS};
+            if (way > 0) rounding_case(c, &r);
+            uint64_t seed = c->random;
+            rounded_run whole = run_rounded(c, &r, r.master_dtype, r.moments_dtype);
+            double *w = copy_of(c, whole.master), *m = copy_of(c, whole.m);
+            double *v = copy_of(c, whole.v), *p = copy_of(c, whole.param);
+            c->random = seed;
+            r.apart = true;
+            rounded_run parts = run_rounded(c, &r, r.master_dtype, r.moments_dtype);
+            expect_equal(c, parts.master, w, "master");
+            expect_equal(c, parts.m, m, "m");
+            expect_equal(c, parts.v, v, "v");
+            expect_equal(c, parts.param, p, "param");
+            free(w), free(m), free(v), free(p);
+        }
 }
 
 /* Every element begins alike, so that what fp32 makes of them lies at one place between two numbers
@@ -286,7 +371,8 @@ static void rounding_has_the_right_mean(void **state)
                        .grad = grad->data,
                        .values = step->data,
                        .n = N,
-                       .key = op_random(c),
+                       .runs = &(yk_adamw_run){.key = op_random(c), .decay = true},
+                       .n_runs = 1,
                        .beta1 = 0.9f,
                        .beta2 = 0.999f,
                        .eps = 1e-8f,
@@ -357,7 +443,8 @@ static void rounding_keeps_a_nan_and_the_zeros_of_padding(void **state)
                              .grad = grad->data,
                              .values = step->data,
                              .n = 16,
-                             .key = op_random(c),
+                             .runs = &(yk_adamw_run){.key = op_random(c)},
+                             .n_runs = 1,
                              .beta1 = 0.9f,
                              .beta2 = 0.999f,
                              .eps = 1e-8f,
@@ -375,13 +462,15 @@ static void rounding_keeps_a_nan_and_the_zeros_of_padding(void **state)
 
 static void rounded_family(op_case *c)
 {
+    const yk_adamw_run run = {.key = 0x0123456789abcdefu, .decay = true};
     for (int t = 1; t < 3; t++)
         (void)run_rounded(c,
                           &(rounded_case){.dtype = op_dtypes[t],
                                           .grad_dtype = op_dtypes[t],
                                           .n = 70001,
                                           .step = 7,
-                                          .key = 0x0123456789abcdefu},
+                                          .runs = &run,
+                                          .n_runs = 1},
                           YK_BF16, YK_BF16);
 }
 
@@ -400,6 +489,7 @@ int main(void)
         OP_TEST(a_skipped_step_changes_nothing),
         OP_TEST(padding_stays_zero),
         OP_TEST(states_in_bf16_are_rounded_as_their_own_bits_say),
+        OP_TEST(runs_of_one_call_are_updated_as_by_calls_of_their_own),
         OP_TEST(rounding_has_the_right_mean),
         OP_TEST(rounding_keeps_a_nan_and_the_zeros_of_padding),
         cmocka_unit_test(adamw_gives_the_same_bits_again),

@@ -137,7 +137,10 @@ static const yk_cross_entropy_args good_cross_entropy = {.losses = P,
                                                          .backward = true};
 static const yk_loss_sum_args good_loss_sum = {.values = P, .losses = P, .targets = P, .rows = 3};
 static const yk_step_begin_args good_step_begin = {.values = P, .lr = 1};
-static const yk_sum_squares_args good_sum_squares = {.values = P, .x = P, .n = 3};
+static const yk_squares_run good_squares_run = {P, 3}, squares_of_nothing = {NULL, 3},
+                            squares_of_less = {P, -1};
+static const yk_sum_squares_args good_sum_squares = {
+    .values = P, .runs = &good_squares_run, .n_runs = 1, .piece = 16};
 static const yk_step_finish_args good_step_finish = {.values = P,
                                                      .expected_tokens = 8,
                                                      .clip = 1,
@@ -147,8 +150,23 @@ static const yk_step_finish_args good_step_finish = {.values = P,
                                                      .scale_floor = 1,
                                                      .scale_ceiling = 2,
                                                      .growth_interval = 5};
-static const yk_adamw_args good_adamw = {
-    .master = P, .m = P, .v = P, .grad = P, .values = P, .n = 3, .beta1 = 0.9f, .beta2 = 0.99f};
+static const yk_adamw_run good_adamw_runs[] = {{.first = 32}, {.begin = 16}};
+static const yk_adamw_args good_adamw = {.master = P,
+                                         .m = P,
+                                         .v = P,
+                                         .grad = P,
+                                         .values = P,
+                                         .runs = good_adamw_runs,
+                                         .n_runs = 2,
+                                         .n = 17,
+                                         .beta1 = 0.9f,
+                                         .beta2 = 0.99f};
+/* Not at 0, not one behind the other, behind the last element, or at no multiple of 16. */
+static const yk_adamw_run bad_runs[][2] = {
+    {{.begin = 16}, {.begin = 16}}, {{.begin = 0}, {.begin = 0}},
+    {{.begin = 0}, {.begin = 32}},  {{.begin = 0}, {.begin = 8}},
+    {{.first = 8}, {.begin = 16}},  {{.first = 0}, {.begin = 16, .first = -16}},
+};
 static const yk_draw_normal_args good_draw_normal = {.dst = P, .n = 3};
 static const yk_cast_args good_cast = {.dst = P, .src = P, .n = 3};
 
@@ -227,10 +245,18 @@ static void a_negative_size_is_refused(void **state)
     EXPECT_REFUSED(s, swiglu_backward, rows, -1);
     EXPECT_REFUSED(s, cross_entropy, rows, -1);
     EXPECT_REFUSED(s, loss_sum, rows, -1);
-    EXPECT_REFUSED(s, sum_squares, n, -1);
+    EXPECT_REFUSED(s, sum_squares, runs, &squares_of_less);
+    EXPECT_REFUSED(s, sum_squares, n_runs, YK_STEP_RUNS + 1);
+    EXPECT_REFUSED(s, sum_squares, piece, 0);
+    EXPECT_REFUSED(s, sum_squares, piece, 24);
     EXPECT_REFUSED(s, adamw, n, -1);
-    EXPECT_REFUSED(s, adamw, first, -16);
-    EXPECT_REFUSED(s, adamw, first, 8);
+    for (size_t i = 0; i < sizeof bad_runs / sizeof bad_runs[0]; i++) {
+        yk_adamw_args a = good_adamw;
+        a.runs = bad_runs[i];
+        a.n_runs = 2;
+        expect_refused(s, "adamw.runs", yk_adamw(s, &a));
+    }
+    EXPECT_REFUSED(s, adamw, n_runs, YK_STEP_RUNS + 1);
     EXPECT_REFUSED(s, draw_normal, n, -1);
     EXPECT_REFUSED(s, draw_normal, first, -1);
     EXPECT_REFUSED(s, cast, n, -1);
@@ -291,7 +317,7 @@ static void a_missing_pointer_is_refused(void **state)
     EXPECT_REFUSED(s, loss_sum, values, NULL);
     EXPECT_REFUSED(s, step_begin, values, NULL);
     EXPECT_REFUSED(s, sum_squares, values, NULL);
-    EXPECT_REFUSED(s, sum_squares, x, NULL);
+    EXPECT_REFUSED(s, sum_squares, runs, &squares_of_nothing);
     EXPECT_REFUSED(s, step_finish, values, NULL);
     EXPECT_REFUSED(s, adamw, master, NULL);
     EXPECT_REFUSED(s, adamw, m, NULL);

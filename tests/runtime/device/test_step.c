@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/base/arith.h"
 #include "tests/runtime/device/op_case.h"
 
 /* Every field holds something, so that one that is touched by mistake shows. */
@@ -45,6 +46,16 @@ static void step_begin_zeroes_the_sums_and_sets_the_learning_rate(void **state)
 
 /* ---- sum of squares ----------------------------------------------------------------------- */
 
+/* Short, so that many lie in what is squared here. */
+#define PIECE 4096
+
+static void square(op_case *c, op_buffer *step, const yk_squares_run *runs, int n_runs, yk_dtype t)
+{
+    OP_RUN(c, yk_sum_squares,
+           &((yk_sum_squares_args){
+               .values = step->data, .runs = runs, .n_runs = n_runs, .piece = PIECE, .dtype = t}));
+}
+
 /* A bad number at a random place, unless it is 0. */
 static void sum_case(op_case *c, yk_dtype t, int64_t n, double size, double bad, int flag_before)
 {
@@ -59,8 +70,7 @@ static void sum_case(op_case *c, yk_dtype t, int64_t n, double size, double bad,
     }
     if (bad != 0) x[op_random_below(c, n)] = bad;
     op_buffer *in = op_given(c, OP_INPUT, t, n, x);
-    OP_RUN(c, yk_sum_squares,
-           &((yk_sum_squares_args){.values = step->data, .x = in->data, .n = n, .dtype = t}));
+    square(c, step, &(yk_squares_run){in->data, n}, 1, t);
     yk_step_values after = op_step_values_got(step);
     assert_int_equal(after.non_finite, bad != 0 ? 1 : flag_before);
     if (bad == 0 && !(fabs(after.sum_squares - sum) <= 2 * (double)(n + 1) * 0x1p-53 * sum))
@@ -101,6 +111,70 @@ static void sum_squares_flags_an_infinity_or_nan_anywhere(void **state)
             sum_case(*state, op_dtypes[d], sizes[i], 1, -INFINITY, 1);
             sum_case(*state, op_dtypes[d], sizes[i], 1, NAN, 0);
         }
+}
+
+static void *elements_from(const op_buffer *b, int64_t index, yk_dtype t)
+{
+    return (char *)b->data + index * yk_dtype_bytes(t);
+}
+
+/* Runs of no element, of less than a piece, of one, of several and of a last one that is not whole, as many
+ * as one call takes; each begins where the one before ends, rounded up to 128. */
+static int64_t make_runs(int64_t *begins, int64_t *counts)
+{
+    static const int64_t sizes[] = {PIECE + 5, 0, 1, 129, PIECE, 3 * PIECE, 2 * PIECE + 1, 70};
+    int64_t n = 0;
+    for (int i = 0; i < YK_STEP_RUNS; i++) {
+        begins[i] = n;
+        counts[i] = sizes[i % 8];
+        n += yk_round_up(counts[i], 128);
+    }
+    return n;
+}
+
+/* A sum that stands beside does not hide what an order changes. */
+static void a_call_gives_the_bits_of_a_call_for_each_piece(void **state)
+{
+    op_case *c = *state;
+    for (int d = 0; d < 3; d++) {
+        int64_t begins[YK_STEP_RUNS], counts[YK_STEP_RUNS], n = make_runs(begins, counts);
+        yk_dtype t = op_dtypes[d];
+        op_case_begin(c, t, "sum_squares of %d runs", YK_STEP_RUNS);
+        yk_step_values before = some_values();
+        op_buffer *x = op_input(c, t, n, 1);
+        op_buffer *once = op_step_values(c, &before), *often = op_step_values(c, &before);
+        yk_squares_run runs[YK_STEP_RUNS];
+        for (int i = 0; i < YK_STEP_RUNS; i++)
+            runs[i] = (yk_squares_run){elements_from(x, begins[i], t), counts[i]};
+        square(c, once, runs, YK_STEP_RUNS, t);
+        for (int i = 0; i < YK_STEP_RUNS; i++)
+            for (int64_t k = 0; k < counts[i]; k += PIECE) {
+                const yk_squares_run piece = {elements_from(x, begins[i] + k, t),
+                                              yk_min(PIECE, counts[i] - k)};
+                square(c, often, &piece, 1, t);
+            }
+        yk_step_values got = op_step_values_got(once), want = op_step_values_got(often);
+        assert_true(got.sum_squares > before.sum_squares);
+        assert_memory_equal(&got, &want, sizeof got);
+    }
+}
+
+/* The bad one lies in the last piece of the last run. */
+static void a_bad_element_of_any_run_is_found(void **state)
+{
+    op_case *c = *state;
+    for (int d = 0; d < 3; d++) {
+        yk_dtype t = op_dtypes[d];
+        int64_t n = 2 * PIECE + 300;
+        op_case_begin(c, t, "sum_squares of two runs");
+        yk_step_values before = some_values();
+        double *x = op_out(c, n).value;
+        for (int64_t i = 0; i < n; i++) x[i] = i == n - 1 ? (double)INFINITY : 1;
+        op_buffer *in = op_given(c, OP_INPUT, t, n, x), *step = op_step_values(c, &before);
+        const yk_squares_run runs[] = {{in->data, 256}, {elements_from(in, 256, t), n - 256}};
+        square(c, step, runs, 2, t);
+        assert_int_equal(op_step_values_got(step).non_finite, 1);
+    }
 }
 
 static void sum_squares_gives_the_same_bits_again(void **state)
@@ -292,6 +366,8 @@ int main(void)
         OP_TEST(sum_squares_agrees_with_the_oracle),
         OP_TEST(sum_squares_of_entries_of_1e20_is_right),
         OP_TEST(sum_squares_flags_an_infinity_or_nan_anywhere),
+        OP_TEST(a_call_gives_the_bits_of_a_call_for_each_piece),
+        OP_TEST(a_bad_element_of_any_run_is_found),
         cmocka_unit_test(sum_squares_gives_the_same_bits_again),
         OP_TEST(a_good_step_unscales_averages_and_counts),
         OP_TEST(a_large_gradient_is_clipped_to_the_norm),

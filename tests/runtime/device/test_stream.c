@@ -157,7 +157,9 @@ static void too_little_workspace_is_refused(void **state)
     int64_t n = 70001;
     yk_step_values values = {0};
     op_buffer *step = op_step_values(c, &values), *x = op_input(c, YK_F32, n, 1);
-    yk_sum_squares_args a = {.values = step->data, .x = x->data, .n = n, .dtype = YK_F32};
+    const yk_squares_run run = {x->data, n};
+    yk_sum_squares_args a = {
+        .values = step->data, .runs = &run, .n_runs = 1, .piece = 4096, .dtype = YK_F32};
     assert_int_equal(yk_sum_squares(c->dry_stream, &a), YK_OK);
     int64_t bytes = yk_stream_workspace_high(c->dry_stream);
     if (bytes == 0) skip(); /* the device sums without */
