@@ -2,17 +2,56 @@
 #
 # `run COMMAND...` keeps its output in $out and $err and its exit status in $status; the expect_
 # functions look at those, say what is wrong on the first mismatch, and end the test.
-
+#
+# However a test ends, all that it has started ends with it, in whatever group and session, stopped or not:
+# each of its processes has YK_TEST_PROCESS in its environment, so that they can be found.
 #
 # YK_SOURCE and YK_BUILD come from ctest; by hand they are the checkout and its build/.
 
 set -u
+if [ "${YK_TEST_PROCESS-}" != $$ ]; then
+    export YK_TEST_PROCESS=$$
+    exec bash "$0" "$@"
+fi
 YK_SOURCE=${YK_SOURCE:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 YK_BUILD=${YK_BUILD:-$YK_SOURCE/build}
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
 case_name=
 n_cases=0
+
+# SIGKILL to all processes of this test but its own and the caller's; twice, for some may have been about to
+# start others.
+end_processes() {
+    local turn pid
+    for turn in 1 2; do
+        for pid in $(grep -lzsx "YK_TEST_PROCESS=$$" /proc/[0-9]*/environ | tr -dc '0-9\n'); do
+            [ "$pid" -eq $$ ] || [ "$pid" -eq $BASHPID ] || kill -KILL "$pid"
+        done 2>/dev/null
+    done
+}
+
+# What a test does last: a trap of its own ends in this.
+end_test() {
+    end_processes
+    awk -v mine="$scratch/" 'index($2, mine) == 1 { print $2 }' /proc/mounts | xargs -r umount -l
+    rm -rf "$scratch"
+}
+trap end_test EXIT
+
+# Bash heeds Ctrl-C when what it runs has ended, and nobody heeds SIGKILL; so a process that is no child of
+# this one looks whether it, and the ctest that started it, are still there.
+guard() {
+    local never asked='' parent=$$
+    trap asked=1 INT TERM HUP
+    [ "$(cat "/proc/$PPID/comm" 2>/dev/null)" != ctest ] || parent=$PPID
+    exec {never}<> <(:)
+    while [ -z "$asked" ] && [ -d /proc/$$ ] && [ -d "/proc/$parent" ]; do
+        read -r -t 0.5 -u "$never"
+    done
+    kill -KILL $$
+    end_test
+}
+(guard </dev/null >/dev/null 2>&1 &)
 
 # What follows belongs to the case of this name.
 case_is() {

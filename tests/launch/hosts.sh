@@ -38,7 +38,7 @@ hosts_up() {
         command -v $tool >/dev/null || { echo "skipped: there is no $tool" && exit 77; }
     done
     [ "$(id -u)" -eq 0 ] || { echo "skipped: namespaces need root" && exit 77; }
-    trap 'hosts_down; rm -rf "$scratch"' EXIT
+    trap 'hosts_down; end_test' EXIT
     echo "127.0.0.1 localhost" >"$scratch/hosts"
     for name in "$@"; do
         echo "10.77.0.$i $name" >>"$scratch/hosts"

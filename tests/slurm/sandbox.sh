@@ -88,7 +88,7 @@ slurm_nodes_are_idle() {
 slurm_up() {
     slurm_need
     hosts_up n0 n1
-    trap 'slurm_down; hosts_down; rm -rf "$scratch"' EXIT
+    trap 'slurm_down; hosts_down; end_test' EXIT
     slurm_configure
     slurm_munge
     daemon n0 slurmctld slurmctld -D -c
