@@ -52,9 +52,12 @@ static bool comes_back(const yk_store *st, const yk_store_unit *u)
 static yk_status take_slot(yk_store *st, int unit, yk_stream *stream)
 {
     yk_store_unit *u = &st->units[unit];
-    bool back = comes_back(st, u);
+    bool back = comes_back(st, u),
+         waits = yk_store_reduces_each(st); /* for the last sum from there */
+    if (waits) YK_TRY(yk_timer_begin(st->waits, stream));
     YK_TRY(yk_store_slot_take(&st->grad_slots, unit, u->count, back ? st->host.to_device : stream,
                               &u->grad_slot));
+    if (waits) YK_TRY(yk_timer_end(st->waits, stream));
     st->grad_slots.items[u->grad_slot].held = true;
     u->grad_back = 0;
     return back ? yk_event_wait(u->stored, st->host.to_device) : YK_OK;

@@ -265,6 +265,31 @@ static void waiting_for_other_ranks_is_part_of_a_step(void **state)
     yk_config_fini(&config);
 }
 
+/* On links that are too slow, a step is what one rank computes, a ninth longer beside collectives, and waiting. */
+static void what_a_step_waits_for_is_counted_to_the_end(void **state)
+{
+    (void)state;
+    const char *alone[] = {"model.preset=qwen2.5-7b", "train.batch=4", "train.micro_batch=4", NULL};
+    const char *stages[] = {"parallel.zero=0", "parallel.zero=2", "parallel.zero=3"};
+    yk_config config;
+    yk_model_shape shape;
+    yk_plan one, plan;
+    assert_int_equal(plan_tiny(alone, 0, 1, &config, &shape, &one), YK_OK);
+    yk_config_fini(&config);
+    for (int i = 0; i < 6; i++) {
+        const char *sets[] = {
+            alone[0], stages[i % 3],       i < 3 ? "train.batch=32" : "train.batch=96",
+            alone[2], "comm.backend=nccl", NULL};
+        assert_int_equal(plan_tiny(sets, 0, 8, &config, &shape, &plan), YK_OK);
+        double computed_s = plan.step_s - plan.exposed_s;
+        assert_true(plan.exposed_s > plan.step_s / 4);
+        assert_true(computed_s < (double)plan.n_micro * one.step_s * 10 / 9);
+        yk_plan_fini(&plan);
+        yk_config_fini(&config);
+    }
+    yk_plan_fini(&one);
+}
+
 /* With less room on the device than the states take, they go to the host; without room there, no. */
 static void auto_offloads_what_does_not_fit_the_device(void **state)
 {
@@ -434,6 +459,7 @@ int main(void)
         cmocka_unit_test(auto_recomputes_no_block_more_than_it_must),
         cmocka_unit_test(a_step_of_many_micro_batches_takes_what_it_takes_when_run),
         cmocka_unit_test(waiting_for_other_ranks_is_part_of_a_step),
+        cmocka_unit_test(what_a_step_waits_for_is_counted_to_the_end),
         cmocka_unit_test(auto_offloads_what_does_not_fit_the_device),
         cmocka_unit_test(a_thousand_ranks_are_planned_like_one),
         cmocka_unit_test(every_preset_can_be_planned_in_every_stage),
