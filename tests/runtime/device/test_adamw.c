@@ -304,7 +304,7 @@ static int64_t make_runs(op_case *c, yk_adamw_run *runs)
                                  .first = 16 * op_random_below(c, 1000),
                                  .key = op_random(c),
                                  .decay = op_random_below(c, 2) > 0};
-        n += 16 * (1 + op_random_below(c, k % 8 == 0 ? 1500 : k % 8 < 4 ? 8 : 1));
+        n += 16 * (1 + op_random_below(c, k % 8 == 0 ? 400 : k % 8 < 4 ? 8 : 1));
     }
     return n;
 }
