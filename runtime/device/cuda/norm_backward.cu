@@ -98,22 +98,24 @@ static __global__ void __launch_bounds__(MOST)
     group g = {.threads = (int)blockDim.x / n_groups};
     g.index = threadIdx.x / g.threads;
     g.rank = threadIdx.x - g.index * g.threads;
+    /* Where registers are scarce, weights are read in each row, from the cache. */
+    constexpr bool SCARCE = ALL_SUMS || (MOST == THREADS_1 && !RMS);
     bool mine = g.rank * V < cols;
-    pack<T, V> packed_weight = {};
-    if (mine) packed_weight = load<T, V>(weight + g.rank * V);
+    pack<T, V> kept = {};
+    if (mine && !SCARCE) kept = load<T, V>(weight + g.rank * V);
     float dw[V] = {}, db[V] = {}, of_dx[V] = {}, of_add[V] = {};
     const int step = blockDim.x * 16, stride = gridDim.x * n_groups;
-    const int64_t jump = (int64_t)stride * cols;
     uint32_t stage = shared_address(stages) + threadIdx.x * 16;
     int row = g.index * gridDim.x + blockIdx.x, turn = 0;
-    int64_t at = (int64_t)row * cols + (mine ? g.rank * V : 0);
+    const int first = mine ? g.rank * V : 0;
+    auto at = [&](int r) { return (int64_t)r * cols + first; }; /* the thread's pack of row r */
 #pragma unroll
     for (int i = 0; i < STAGES; i++) {
         uint32_t to = stage + i * TENSORS * step;
         if (row + i * stride < rows) {
-            copy_async(to, x + at + i * jump);
-            copy_async(to + step, dy + at + i * jump);
-            if (add) copy_async(to + 2 * step, add + at + i * jump);
+            copy_async(to, x + at(row + i * stride));
+            copy_async(to + step, dy + at(row + i * stride));
+            if (add) copy_async(to + 2 * step, add + at(row + i * stride));
         }
         copy_commit();
     }
@@ -126,14 +128,16 @@ static __global__ void __launch_bounds__(MOST)
         unpack<T, V>({load_copied(here)}, n);
         unpack<T, V>({load_copied(here + step)}, gw);
         if (more) {
-            copy_async(here, x + at + STAGES * jump);
-            copy_async(here + step, dy + at + STAGES * jump);
+            copy_async(here, x + at(row + STAGES * stride));
+            copy_async(here + step, dy + at(row + STAGES * stride));
         }
         if (row + stride < rows) {
             next_r = rstd[row + stride];
             if (!RMS) next_mu = mean[row + stride];
         }
-        unpack<T, V>(packed_weight, w);
+        pack<T, V> weights = kept;
+        if (mine && SCARCE) weights = load<T, V>(weight + first);
+        unpack<T, V>(weights, w);
 #pragma unroll
         for (int i = 0; i < V; i++) {
             n[i] = (n[i] - mu) * r;
@@ -147,7 +151,7 @@ static __global__ void __launch_bounds__(MOST)
         float along_x = s[0] * per_col, along_one = RMS ? 0.0f : s[1] * per_col;
         if (add) {
             unpack<T, V>({load_copied(here + 2 * step)}, out);
-            if (more) copy_async(here + 2 * step, add + at + STAGES * jump);
+            if (more) copy_async(here + 2 * step, add + at(row + STAGES * stride));
         }
         copy_commit();
 #pragma unroll
@@ -157,11 +161,10 @@ static __global__ void __launch_bounds__(MOST)
             out[i] += r * (d - n[i] * along_x);
             if (ALL_SUMS) of_dx[i] += out[i];
         }
-        if (mine) store_floats<T, V>(dx + at, out);
+        if (mine) store_floats<T, V>(dx + at(row), out);
         r = next_r;
         mu = next_mu;
         turn ^= 1;
-        at += jump;
     }
     copy_wait<0>();
     float *shares = reinterpret_cast<float *>(stages),
