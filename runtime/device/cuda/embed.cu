@@ -4,8 +4,9 @@
  * y, 16-bit: read 2 (the token's row; positions come from the cache), write 2.
  *
  * Backward sums the rows of dy that share a token, in order of row. Rows are
- * sorted by token (embed_sort.cu) and cut into chunks of equal length, so that
- * a frequent token costs no more than rare ones. A chunk writes the sums of
+ * sorted by token (embed_sort.cu, which makes rows that no token names zero)
+ * and cut into chunks of equal length, so that a frequent token costs no more
+ * than rare ones. A chunk writes the sums of
  * runs that lie within it; a run that crosses a chunk's edge leaves partial
  * sums in fp32, which a second kernel adds up in order of chunks. Bytes per
  * element of dy: read 2; write the rows that occur; edges add 8 /
@@ -156,12 +157,8 @@ static cudaError_t launch_sums(const yk_embed_backward_args *a, G *dw, const int
                                int64_t n_keys, bool accumulate, void *ws, cudaStream_t s)
 {
     const int32_t *sorted, *rows;
-    cudaError_t e;
-    if (!accumulate) {
-        e = cudaMemsetAsync(dw, 0, (size_t)(n_keys * a->cols) * sizeof(G), s);
-        if (e != cudaSuccess) return e;
-    }
-    e = yk_cuda_sort_rows(keys, a->rows, n_keys, ws, &sorted, &rows, s);
+    cudaError_t e = yk_cuda_sort_rows(keys, a->rows, n_keys, accumulate ? nullptr : dw,
+                                      a->cols * (int64_t)sizeof(G), ws, &sorted, &rows, s);
     if (e != cudaSuccess) return e;
     float *edges = (float *)((char *)ws + yk_cuda_sort_bytes(a->rows));
     int64_t threads = at_most(div_up(div_up(a->cols, V), 32) * 32, 256);

@@ -24,11 +24,12 @@ cudaError_t yk_cuda_kernels_prepare(int shared_bytes_max);
 cudaError_t yk_cuda_embed_forward(const yk_embed_forward_args *a, cudaStream_t s);
 cudaError_t yk_cuda_embed_backward(const yk_embed_backward_args *a, void *ws, cudaStream_t s);
 
-/* Stable sort of 0 .. n-1 by keys[i] < n_keys: sorted keys and the i they came
- * from. ws: yk_cuda_sort_bytes(n); the outputs lie in it. */
-cudaError_t yk_cuda_sort_rows(const int32_t *keys, int64_t n, int64_t n_keys, void *ws,
-                              const int32_t **sorted_keys_out, const int32_t **rows_out,
-                              cudaStream_t s);
+/* Stable sort of 0 .. n-1 by keys[i] < n_keys: sorted keys and the i they came from. Rows of `zero`,
+ * (n_keys) of row_bytes, become zero at the same time, at least those that no key names; NULL: none is
+ * touched. ws: yk_cuda_sort_bytes(n); the outputs lie in it. */
+cudaError_t yk_cuda_sort_rows(const int32_t *keys, int64_t n, int64_t n_keys, void *zero,
+                              int64_t row_bytes, void *ws, const int32_t **sorted_keys_out,
+                              const int32_t **rows_out, cudaStream_t s);
 
 /* norm_forward.cu, norm_backward.cu */
 cudaError_t yk_cuda_norm_forward(const yk_norm_forward_args *a, cudaStream_t s);

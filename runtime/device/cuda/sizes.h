@@ -23,8 +23,8 @@
 /* ---- embedding: rows sorted by token
  * ------------------------------------------------------ */
 
-#define YK_CUDA_SORT_TILE   2048 /* keys that one block sorts */
-#define YK_CUDA_EMBED_CHUNK 64   /* sorted rows that one block sums */
+#define YK_CUDA_SORTERS     16 /* blocks that sort */
+#define YK_CUDA_EMBED_CHUNK 64 /* sorted rows that one block sums */
 
 /* One of the four columns of the sort: keys and rows, twice. */
 static inline int64_t yk_cuda_sort_column_bytes(int64_t n)
@@ -34,8 +34,8 @@ static inline int64_t yk_cuda_sort_column_bytes(int64_t n)
 
 static inline int64_t yk_cuda_sort_bytes(int64_t n)
 {
-    int64_t counts = yk_div_up(n, YK_CUDA_SORT_TILE) * 256 * 4;
-    return 4 * yk_cuda_sort_column_bytes(n) + yk_round_up(counts, YK_CUDA_ALIGNMENT);
+    int64_t counts = 256 * YK_CUDA_SORTERS * 4, meetings = 4;
+    return 4 * yk_cuda_sort_column_bytes(n) + yk_round_up(counts + meetings, YK_CUDA_ALIGNMENT);
 }
 
 /* ---- sums over rows

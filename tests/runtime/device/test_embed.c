@@ -41,12 +41,14 @@ static void embed_forward_family(op_case *c)
                 forward_case(c, op_dtypes[d], sizes[i][0], sizes[i][1], positions);
 }
 
+/* Some of each table's rows are used often, others never. */
 static void backward_case(op_case *c, yk_dtype t, yk_dtype grad, int64_t rows, int64_t cols,
-                          bool positions, bool add_wte, bool add_wpe)
+                          int64_t vocab, bool positions, bool add_wte, bool add_wpe)
 {
-    int64_t vocab = 31, max_positions = 257; /* some of each are used often, others never */
-    op_case_begin(c, t, "embed_backward %s R=%d C=%d positions=%d accumulate=%d,%d",
-                  yk_dtype_name(grad), (int)rows, (int)cols, positions, add_wte, add_wpe);
+    int64_t max_positions = 257;
+    op_case_begin(c, t, "embed_backward %s R=%d C=%d V=%d positions=%d accumulate=%d,%d",
+                  yk_dtype_name(grad), (int)rows, (int)cols, (int)vocab, positions, add_wte,
+                  add_wpe);
     op_buffer *dy = op_input(c, t, rows * cols, 1);
     op_buffer *tokens = op_indices(c, rows, vocab), *at = op_indices(c, rows, max_positions);
     op_buffer *dwte = op_gradient(c, grad, vocab * cols, add_wte);
@@ -78,13 +80,24 @@ static void backward_case(op_case *c, yk_dtype t, yk_dtype grad, int64_t rows, i
 
 static void embed_backward_family(op_case *c)
 {
-    static const int64_t sizes[][2] = {{1, 1}, {3, 17}, {17, 129}, {129, 127}, {300, 65}};
+    static const int64_t sizes[][2] = {{1, 1},    {3, 17},   {17, 129}, {129, 127},
+                                       {300, 65}, {200, 40}, {17, 264}};
     for (int d = 0; d < 3; d++)
-        for (int i = 0; i < 5; i++)
+        for (int i = 0; i < 7; i++)
             for (int wide = 0; wide < 2; wide++)
                 for (int how = 0; how < 5; how++)
                     backward_case(c, op_dtypes[d], wide ? YK_F32 : op_dtypes[d], sizes[i][0],
-                                  sizes[i][1], how < 4, how & 1, how & 2);
+                                  sizes[i][1], 31, how < 4, how & 1, how & 2);
+}
+
+/* More tokens and rows than one block of a GPU takes at a time, and numbers of three bytes. */
+static void embed_backward_large_family(op_case *c)
+{
+    for (int add = 0; add < 2; add++) {
+        backward_case(c, YK_BF16, YK_BF16, 20011, 8, 31, true, add, add);
+        backward_case(c, YK_BF16, YK_F32, 600, 16, 601, false, add, false);
+        backward_case(c, YK_F32, YK_F32, 300, 4, 70001, false, add, false);
+    }
 }
 
 static void embed_forward_agrees_with_the_oracle(void **state)
@@ -97,10 +110,15 @@ static void embed_backward_agrees_with_the_oracle(void **state)
     embed_backward_family(*state);
 }
 
+static void embed_backward_of_many_rows_and_tokens_agrees_with_the_oracle(void **state)
+{
+    embed_backward_large_family(*state);
+}
+
 static void embed_backward_of_no_rows_is_zero_or_what_was_there(void **state)
 {
     for (int how = 0; how < 4; how++)
-        backward_case(*state, YK_BF16, YK_F32, 0, 17, true, how & 1, how & 2);
+        backward_case(*state, YK_BF16, YK_F32, 0, 17, 31, true, how & 1, how & 2);
 }
 
 static void embed_forward_of_no_rows_does_nothing(void **state)
@@ -113,6 +131,7 @@ static void embed_gives_the_same_bits_again(void **state)
     (void)state;
     op_expect_same_bits_again(embed_forward_family);
     op_expect_same_bits_again(embed_backward_family);
+    op_expect_same_bits_again(embed_backward_large_family);
 }
 
 int main(void)
@@ -121,6 +140,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         OP_TEST(embed_forward_agrees_with_the_oracle),
         OP_TEST(embed_backward_agrees_with_the_oracle),
+        OP_TEST(embed_backward_of_many_rows_and_tokens_agrees_with_the_oracle),
         OP_TEST(embed_backward_of_no_rows_is_zero_or_what_was_there),
         OP_TEST(embed_forward_of_no_rows_does_nothing),
         cmocka_unit_test(embed_gives_the_same_bits_again),
