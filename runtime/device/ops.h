@@ -294,7 +294,8 @@ typedef struct yk_step_finish_args {
 } yk_step_finish_args;
 yk_status yk_step_finish(yk_stream *stream, const yk_step_finish_args *a);
 
-/* Elements of one tensor among those of an update. They end where the next run begins, the last at n. */
+/* Elements of one tensor among the n of an update: the first run begins at 0, each ends where the next
+ * begins, the last at n. */
 typedef struct yk_adamw_run {
     int64_t begin; /* a multiple of 16, as is `first` */
     int64_t first; /* index in its tensor of that element. For random bits alone */
@@ -315,9 +316,8 @@ typedef struct yk_adamw_args {
     void *m, *v;                  /* (n) moments_dtype */
     const void *grad;             /* (n) grad_dtype */
     const yk_step_values *values; /* device memory */
-    const yk_adamw_run
-        *runs;  /* (n_runs) host memory, borrowed for the call; the first begins at 0 */
-    int n_runs; /* 0: all of it is one, whose key is 0 and which decays */
+    const yk_adamw_run *runs;     /* (n_runs) host memory, borrowed for the call */
+    int n_runs;                   /* 0: all is one, whose key is 0 and which decays */
     int64_t n;
     float beta1, beta2, eps, weight_decay;
     yk_dtype dtype, grad_dtype;

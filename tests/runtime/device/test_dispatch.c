@@ -378,6 +378,7 @@ static void a_type_that_is_not_a_float_is_refused(void **state)
     EXPECT_REFUSED(s, embed_forward, dtype, YK_I32);
     EXPECT_REFUSED(s, embed_backward, grad_dtype, YK_I32);
     EXPECT_REFUSED(s, norm_backward, grad_dtype, YK_I32);
+    EXPECT_REFUSED(s, rope, grad_dtype, YK_I32);
     EXPECT_REFUSED(s, linear_forward, dtype, YK_I32);
     EXPECT_REFUSED(s, linear_backward_weight, grad_dtype, (yk_dtype)17);
     EXPECT_REFUSED(s, attention_forward, dtype, YK_I32);
