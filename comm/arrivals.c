@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "runtime/base/side_thread.h"
 #include "runtime/base/status.h"
 #include "runtime/machine/process.h"
 
@@ -112,16 +113,11 @@ void yk_arrivals_begin(yk_arrivals *a)
 {
     int n_ranks = own_number("OMPI_COMM_WORLD_LOCAL_SIZE");
     int own_rank = own_number("OMPI_COMM_WORLD_LOCAL_RANK");
-    sigset_t all, before;
     a->wake = -1;
     if (n_ranks < 2 || n_ranks > MAX_LOCAL || own_rank < 0 || own_rank >= n_ranks) return;
     a->wake = eventfd(0, EFD_CLOEXEC);
     if (a->wake < 0) return;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&a->thread, NULL, watch, a);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!error) return;
+    if (yk_side_thread_start(&a->thread, watch, a) == 0) return;
     close(a->wake);
     a->wake = -1;
 }

@@ -8,13 +8,13 @@
  * may still write smaller ones. Only this rank waits for those words.
  */
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "comm/hostmem.h"
 #include "comm/world_mpi.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/side_thread.h"
 
 #define INTERVAL_MS 20
 #define LOOK_MAX_S  0.5 /* what a look counts for: more, and this process was stopped */
@@ -177,17 +177,12 @@ static void *guard(void *context)
     return NULL;
 }
 
-/* The thread takes no signals: they are the caller's. */
 yk_status yk_hostmem_guard_start(yk_comm *c, hostmem_group *g)
 {
-    sigset_t all, before;
     g->wake = eventfd(0, EFD_CLOEXEC);
     if (g->wake < 0) return yk_fail(YK_ENOMEM, "group", "no descriptor for its guard");
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&g->guard, NULL, guard, c);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error) return yk_fail(YK_ENOMEM, "group", "no thread for its guard");
+    if (yk_side_thread_start(&g->guard, guard, c) != 0)
+        return yk_fail(YK_ENOMEM, "group", "no thread for its guard");
     g->is_guarded = true;
     return YK_OK;
 }

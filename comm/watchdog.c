@@ -17,6 +17,7 @@
 #include "comm/world_mpi.h"
 #include "runtime/base/arith.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/side_thread.h"
 
 #define INTERVAL_MS 100
 #define DT_MAX_S    0.5 /* what a look counts for at most: this process itself may have stood still */
@@ -510,17 +511,6 @@ static void find_processes(yk_watchdog *w)
     }
 }
 
-/* The thread takes no signals: they are the caller's. */
-static yk_status start_thread(yk_watchdog *w)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&w->thread, NULL, watch, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error ? yk_fail(YK_ENOMEM, "watchdog", "no thread for it") : YK_OK;
-}
-
 static void destroy(yk_watchdog *w)
 {
     for (int r = 0; w->seen && r < w->world->size; r++)
@@ -545,7 +535,8 @@ yk_status yk_watchdog_start(yk_world *world, double timeout_s, yk_watchdog **wat
     yk_status status = create(w);
     if (status == YK_OK) {
         find_processes(w);
-        status = start_thread(w);
+        if (yk_side_thread_start(&w->thread, watch, w) != 0)
+            status = yk_fail(YK_ENOMEM, "watchdog", "no thread for it");
     }
     if (status != YK_OK) {
         destroy(w);

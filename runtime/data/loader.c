@@ -7,10 +7,10 @@
 #include "runtime/data/loader.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/side_thread.h"
 #include "runtime/data/sampler.h"
 
 struct yk_loader {
@@ -118,14 +118,9 @@ static yk_status check(const yk_loader_options *o)
                    "there are no tokens");
 }
 
-/* Start the thread with every signal blocked, so that they reach the caller's. */
 static yk_status start(yk_loader *l)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int err = pthread_create(&l->thread, NULL, run, l);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int err = yk_side_thread_start(&l->thread, run, l);
     if (err) return yk_fail(YK_EIO, "data", "no thread to read ahead: %s", strerror(err));
     return YK_OK;
 }

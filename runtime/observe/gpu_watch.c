@@ -3,11 +3,12 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "runtime/base/side_thread.h"
 
 struct yk_gpu_watch {
     yk_nvml *nvml;
@@ -59,17 +60,6 @@ static int find(yk_nvml *nvml, const char *bus_id)
     return -1;
 }
 
-/* With signals blocked: they are for the thread that the program began with. */
-static int start_thread(yk_gpu_watch *w)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&w->thread, NULL, watch, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 yk_status yk_gpu_watch_start(const char *bus_id, yk_gpu_watch **watch_out)
 {
     yk_nvml *nvml;
@@ -89,7 +79,7 @@ yk_status yk_gpu_watch_start(const char *bus_id, yk_gpu_watch **watch_out)
     *w = (yk_gpu_watch){.nvml = nvml, .index = index};
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->stopped, NULL);
-    int error = start_thread(w);
+    int error = yk_side_thread_start(&w->thread, watch, w);
     if (error != 0) {
         yk_nvml_close(nvml);
         free(w);

@@ -5,10 +5,10 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/side_thread.h"
 #include "runtime/device/cpu/queue.h"
 
 #define N_SLOTS 1024
@@ -55,17 +55,6 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Signals are for the thread that the program began with. */
-static int start_thread(cpu_queue *q)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&q->thread, NULL, work, q);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 yk_status yk_cpu_queue_create(const char *name, cpu_queue **queue_out)
 {
     cpu_queue *q = aligned_alloc(64, (sizeof *q + 63) / 64 * 64);
@@ -74,7 +63,7 @@ yk_status yk_cpu_queue_create(const char *name, cpu_queue **queue_out)
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->pushed, NULL);
     pthread_cond_init(&q->done, NULL);
-    int error = start_thread(q);
+    int error = yk_side_thread_start(&q->thread, work, q);
     if (error != 0) {
         free(q);
         return yk_fail(YK_ENOMEM, name,
