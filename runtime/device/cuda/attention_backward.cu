@@ -1,46 +1,40 @@
-/* runtime/device/cuda/attention_backward.cu - causal attention backward with
- * matrix instructions.
+/* runtime/device/cuda/attention_backward.cu - causal attention backward with matrix instructions.
  *
- * Dao 2023, algorithm 2: a block owns BN keys of one query head and goes
- * through tiles of BM queries from the diagonal up. Scores are computed
- * transposed, keys by queries, so that probabilities and their gradients are
- * operands of the next products as they lie in registers: S' = K Q'   P' =
- * exp(S' - lse)   dP' = V dy'   dS' = P' (dP' - rowsum(dy y)) dV += P' dy dK +=
- * dS' Q     dQ += dS K, for which dS' goes through shared memory Five products,
- * each once. dK and dV stay in registers. dQ gets a part from every block of
- * keys:
+ * Dao 2023, algorithm 2: a block owns BN keys of one query head and goes through tiles of BM queries from
+ * the sequence's end to the diagonal. Scores are computed transposed, keys by queries, so that
+ * probabilities and their gradients are operands of the next products as they lie in registers:
+ *     S' = K Q'    P' = exp(S' - lse)    dP' = V dy'    dS' = P' (dP' - rowsum(dy y))
+ *     dV += P' dy    dK += dS' Q    dQ += dS K, for which dS' goes through shared memory
+ * Five products, each once. dK and dV stay in registers. dQ of a tile comes while the next tile's scores
+ * do, where shared memory holds two of each: then all warps meet once a tile.
  *
- * Order.  Parts of one tile of queries are added in fp32, from the diagonal
- * down, one block after the other: block j waits until block j+1 has passed the
- * tile. Blocks of a head start in that order and each reaches a tile one tile
- * of keys later than the one before it, so in step they hardly wait; and a
- * block only waits for blocks with lower numbers, which start before it, so
- * they never wait for ever. The first part writes, the last one rounds into
- * dqkv, and what lies between stays in the cache: heads take turns at a few
- * places. The heads of a key-value group add up dK and dV in the same way, in
- * order of head.
+ * Order.  Parts of dQ of one tile are added in fp32, from the first keys to the diagonal, by one block
+ * after the other (turns.cuh); a warp adds to what the same warp of the block before has left, and waits
+ * for nobody else. The first keys, which most queries see, start first, so that all blocks end at about
+ * the same time; heads go in rounds, so that blocks of a head start about as far apart as they have to
+ * follow each other. The first part writes, the last one rounds into dqkv, and what lies between stays in
+ * the cache: heads take turns at a few places. The heads of a key-value group add up dK and dV in the same
+ * way, in order of head.
  *
- * Operations: 5 T^2 D per head counting what is seen. Bytes: q, k, v, y, dy
- * read and dq, dk, dv written once; q and dy again from the cache for each
- * block of keys.
+ * Operations: 5 T^2 D per head counting what is seen. Bytes: q, k, v, y, dy read and dq, dk, dv written
+ * once; q and dy again from the cache for each block of keys.
  */
-#include "runtime/device/cuda/mma.cuh"
 #include "runtime/device/cuda/sizes.h"
-
-#define FINISHED 0x40000000 /* a flag's value when the last part has been added */
+#include "runtime/device/cuda/turns.cuh"
 
 typedef struct backward_shape {
-    int seq_len, heads, kv_heads, head_size, n_tiles, rows;
-    int qkv_stride, y_stride; /* elements between rows */
+    int seq_len, heads, kv_heads, group, head_size, n_tiles, rows; /* group: heads / kv_heads */
+    int qkv_stride, y_stride;                                      /* elements between rows */
     int dq_places, dkv_places;
+    int n_heads, round_heads; /* of all batches; whose blocks start together */
     float scale, scale_log2;
 } backward_shape;
 
 typedef struct backward_memory {
-    float *lse2, *row_sums; /* (B,H,rows): log2 of the softmax sum; rowsum(dy y) */
-    float *dq, *dkv;        /* parts under way, in fragments */
-    int *dq_flags;          /* (B,H,query tiles) parts added */
-    int *dkv_flags;         /* (B,G,key tiles) heads added */
+    float2 *stats;   /* (B,H,rows): log2 of the softmax sum; rowsum(dy y) */
+    float *dq, *dkv; /* parts under way, in fragments */
+    int *dq_flags;   /* (B,H,query tiles) parts added */
+    int *dkv_flags;  /* (B,G,key tiles) heads added */
 } backward_memory;
 
 /* ---- row sums
@@ -74,120 +68,237 @@ static __global__ void __launch_bounds__(256)
     for (int d = 4; d > 0; d >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, d);
     if (lane != 0 || item >= n_items) return;
     int64_t of_head = batch * shape.heads + head;
-    memory.row_sums[of_head * shape.rows + t] = sum;
-    memory.lse2[of_head * shape.rows + t] =
-        there ? lse[of_head * shape.seq_len + t] * LOG2_E : 0.0f;
+    float lse2 = there ? lse[of_head * shape.seq_len + t] * LOG2_E : 0.0f;
+    memory.stats[of_head * shape.rows + t] = make_float2(lse2, sum);
 }
 
-/* ---- flags
- * --------------------------------------------------------------------------------
+/* ---- the kernel
+ * ---------------------------------------------------------------------------
  */
 
-static __device__ inline int flag_read(const int *flag)
+/* x, of which the compiler does not know that it has used it before: what follows from it is computed
+ * where it is needed and takes no register until then. */
+static __device__ inline int anew(int x)
 {
-    int value;
-    asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
-    return value;
+    asm volatile("" : "+r"(x));
+    return x;
 }
 
-/* What the block wrote before its last barrier is seen by whoever reads
- * `value`. */
-static __device__ inline void flag_write(int *flag, int value)
+/* Tile sizes. A warp owns 16 * MT keys and 1 / WD of the columns of dK and dV;
+ * for dQ, WQ warps share the queries and WARPS / WQ the columns. */
+template <int DP_, int BM_, int MT_, int WARPS_, int WD_, int WQ_, int STAGES_, int BLOCKS_>
+struct tiles {
+    static constexpr int DP = DP_, BM = BM_, MT = MT_, WARPS = WARPS_, WD = WD_, WQ = WQ_;
+    static constexpr int STAGES = STAGES_, BLOCKS = BLOCKS_, THREADS = 32 * WARPS;
+    static constexpr int BN = 16 * MT * WARPS / WD; /* keys of a block */
+    static constexpr int COLS = DP / WD;            /* columns of a warp's dK and dV */
+    static constexpr int DQ_ROWS = BM / WQ, DQ_COLS = DP * WQ / WARPS;
+    static constexpr int KEY_BYTES = BN * DP * 2, QUERY_BYTES = BM * DP * 2;
+    static constexpr int DS_BYTES = BN * BM * 2;
+    /* q, dy, lse2, row sums and document starts of a tile of queries */
+    static constexpr int STAGE_BYTES = 2 * QUERY_BYTES + (3 * BM * 4 + 127) / 128 * 128;
+    static constexpr int SHARED = 2 * KEY_BYTES + STAGES * (DS_BYTES + STAGE_BYTES);
+    static_assert(BM >= 2 * WARPS, "flags are counted so in sizes.h");
+};
+
+/* What a block works at. */
+typedef struct block_work {
+    int key_tile, batch, head;
+} block_work;
+
+/* The head's number in the whole batch. */
+static __device__ inline int number_of_head(const block_work &work, const backward_shape &shape)
 {
-    asm volatile("st.release.gpu.global.b32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+    return anew(work.batch) * shape.heads + work.head;
 }
 
-static __device__ inline void flag_wait(const int *flag, int value)
+/* Start copying the tile of queries q0.. into a stage. */
+template <typename T, typename C>
+static __device__ inline void load_queries(uint32_t stage, const T *qkv, const T *dy,
+                                           const float2 *stats, const int32_t *doc_start, int q0,
+                                           const block_work &work, const backward_shape &shape)
 {
-    while (flag_read(flag) != value) __nanosleep(64);
+    constexpr int LANES = tile_share<C::DP, C::THREADS>::LANES;
+    int left = shape.seq_len - q0, i = anew(threadIdx.x);
+    int64_t row = (int64_t)anew(work.batch) * shape.seq_len + q0, row_of_thread = row + i / LANES;
+    int col = anew(work.head) * shape.head_size + i % LANES * 8;
+    load_tile<C::DP, C::BM, C::THREADS>(stage, qkv + row_of_thread * shape.qkv_stride + col,
+                                        shape.qkv_stride, left, shape.head_size);
+    load_tile<C::DP, C::BM, C::THREADS>(stage + C::QUERY_BYTES,
+                                        dy + row_of_thread * shape.y_stride + col, shape.y_stride,
+                                        left, shape.head_size);
+    uint32_t rows = stage + 2 * C::QUERY_BYTES;
+    if (i < C::BM / 2)
+        copy_async(rows + i * 16,
+                   stats + (int64_t)number_of_head(work, shape) * shape.rows + q0 + i * 2);
+    if (doc_start && i < C::BM)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(rows + C::BM * 8 + i * 4),
+                     "l"(doc_start + row + (i < left ? i : 0)), "r"(i < left ? 4 : 0)
+                     : "memory");
 }
 
-/* ---- products
- * -----------------------------------------------------------------------------
- */
-
-template <int M, int N> static __device__ inline void clear(float (&c)[M][N][4])
+static __device__ inline float2 shared_pair(uint32_t address)
 {
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) c[m][n][i] = 0;
+    float2 r;
+    asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(r.x), "=f"(r.y) : "r"(address));
+    return r;
 }
 
-/* c = A B', both tiles of DP columns: rows of A by rows of B. */
-template <typename T, int DP, int M, int N>
-static __device__ inline void multiply_tiles(float (&c)[M][N][4], uint32_t a_lane, uint32_t b_lane)
+static __device__ inline float4 shared_four(uint32_t address)
 {
-    clear(c);
+    float4 r;
+    asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(r.x), "=f"(r.y), "=f"(r.z), "=f"(r.w)
+                 : "r"(address));
+    return r;
+}
+
+/* Where the document of a stage's first query begins. */
+template <typename C> static __device__ inline int first_start(uint32_t stage)
+{
+    return __float_as_int(shared_pair(stage + 2 * C::QUERY_BYTES + 8 * C::BM).x);
+}
+
+/* The first tile of queries that sees the block's keys. */
+template <typename C> static __device__ inline int first_tile(const block_work &work)
+{
+    return anew(work.key_tile) * (C::BN / C::BM);
+}
+
+/* Hide scores of keys from queries that may not see them. */
+template <typename C>
+static __device__ inline void hide_scores(float (&s)[C::MT][C::BM / 8][4], uint32_t rows, bool docs,
+                                          int key0, int q0)
+{
+    int lane = threadIdx.x & 31;
 #pragma unroll
-    for (int d = 0; d < DP; d += 16) {
-        uint32_t a[M][4];
+    for (int n = 0; n < C::BM / 8; n++) {
+        int col = n * 8 + (lane & 3) * 2;
+        float2 start = docs ? shared_pair(rows + C::BM * 8 + col * 4) : make_float2(0, 0);
 #pragma unroll
-        for (int m = 0; m < M; m++) load_matrix(a[m], moved<DP>(a_lane, m * 16, d));
+        for (int m = 0; m < C::MT; m++)
 #pragma unroll
-        for (int n = 0; n < N; n += 2) {
+            for (int i = 0; i < 4; i++) {
+                int key = key0 + m * 16 + (lane >> 2) + (i >> 1) * 8;
+                int first = __float_as_int((i & 1) ? start.y : start.x);
+                if (key > q0 + col + (i & 1) || key < first) s[m][n][i] = -INFINITY;
+            }
+    }
+}
+
+/* Scores of eight queries to probabilities. */
+template <typename C>
+static __device__ inline void to_probabilities(float (&s)[C::MT][C::BM / 8][4], int n,
+                                               uint32_t rows, float scale_log2)
+{
+    float4 stats = shared_four(rows + (n * 8 + (threadIdx.x & 3) * 2) * 8);
+#pragma unroll
+    for (int m = 0; m < C::MT; m++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            s[m][n][i] = exp2_fast(fmaf(s[m][n][i], scale_log2, -((i & 1) ? stats.z : stats.x)));
+}
+
+/* dS' = P' (dP' - row sum) of eight queries, in place of dP'. */
+template <typename C>
+static __device__ inline void to_score_gradients(float (&dp)[C::MT][C::BM / 8][4],
+                                                 const float (&p)[C::MT][C::BM / 8][4], int n,
+                                                 uint32_t rows)
+{
+    float4 stats = shared_four(rows + (n * 8 + (threadIdx.x & 3) * 2) * 8);
+#pragma unroll
+    for (int m = 0; m < C::MT; m++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            dp[m][n][i] = p[m][n][i] * (dp[m][n][i] - ((i & 1) ? stats.w : stats.y));
+}
+
+/* Round sixteen columns, the k-th, of C fragments into A fragments. */
+template <typename T, int M, int K>
+static __device__ inline void to_operand(uint32_t (&a)[M][K / 16][4], const float (&c)[M][K / 8][4],
+                                         int k)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        a[m][k][0] = round_pair(c[m][2 * k][0], c[m][2 * k][1], T());
+        a[m][k][1] = round_pair(c[m][2 * k][2], c[m][2 * k][3], T());
+        a[m][k][2] = round_pair(c[m][2 * k + 1][0], c[m][2 * k + 1][1], T());
+        a[m][k][3] = round_pair(c[m][2 * k + 1][2], c[m][2 * k + 1][3], T());
+    }
+}
+
+/* dS' of the warp's keys and sixteen queries into the tile that all warps read: rows are keys,
+ * columns queries. */
+template <typename C>
+static __device__ inline void put_score_gradients(uint32_t ds_tile, int warp_key, int k,
+                                                  const uint32_t (&a)[C::MT][C::BM / 16][4])
+{
+    int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int m = 0; m < C::MT; m++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int key = warp_key + m * 16 + (lane >> 2) + (i & 1) * 8;
+            uint32_t at = ds_tile + chunk_offset<C::BM>(key, k * 2 + (i >> 1)) + (lane & 3) * 4;
+            asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(a[m][k][i]) : "memory");
+        }
+}
+
+/* dq += dS K over KEYS keys, for the warp's queries and columns. */
+template <typename T, typename C, int KEYS>
+static __device__ inline void query_gradient(float (&dq)[C::DQ_ROWS / 16][C::DQ_COLS / 8][4],
+                                             uint32_t ds_lane, uint32_t k_lane, int col0)
+{
+    column_mover<C::DP> column(k_lane, col0);
+#pragma unroll
+    for (int k = 0; k < KEYS; k += 16) {
+        uint32_t a[C::DQ_ROWS / 16][4];
+#pragma unroll
+        for (int m = 0; m < C::DQ_ROWS / 16; m++)
+            load_matrix_transposed(a[m], moved<C::BM>(ds_lane, k, m * 16));
+#pragma unroll
+        for (int n = 0; n < C::DQ_COLS / 8; n += 2) {
             uint32_t b[4];
-            load_matrix(b, moved<DP>(b_lane, n * 8, d));
+            load_matrix_transposed(b, column.moved_by(k, n * 8));
 #pragma unroll
-            for (int m = 0; m < M; m++) {
-                multiply_add(c[m][n], a[m], b[0], b[1], T());
-                multiply_add(c[m][n + 1], a[m], b[2], b[3], T());
+            for (int m = 0; m < C::DQ_ROWS / 16; m++) {
+                multiply_add(dq[m][n], a[m], b[0], b[1], T());
+                multiply_add(dq[m][n + 1], a[m], b[2], b[3], T());
             }
         }
     }
 }
 
-/* c += A B, A in registers with K queries, B the columns col0.. of a tile of K
- * rows. */
-template <typename T, int DP, int M, int N, int K>
-static __device__ inline void multiply_add_tile(float (&c)[M][N][4],
-                                                const uint32_t (&a)[M][K / 16][4], uint32_t b_lane,
-                                                int col0)
+/* The warp's keys by a tile of queries: its parts of dV and dK, and dS into its tile. */
+template <typename T, typename C>
+static __device__ inline void key_gradients(float (&dk)[C::MT][C::COLS / 8][4],
+                                            float (&dv)[C::MT][C::COLS / 8][4], uint32_t stage,
+                                            uint32_t k_tile, uint32_t ds_tile, int key0, int q0,
+                                            bool docs, float scale_log2)
 {
-    column_mover<DP> column(b_lane, col0);
-#pragma unroll
-    for (int k = 0; k < K; k += 16)
-#pragma unroll
-        for (int n = 0; n < N; n += 2) {
-            uint32_t b[4];
-            load_matrix_transposed(b, column.moved_by(k, n * 8));
-#pragma unroll
-            for (int m = 0; m < M; m++) {
-                multiply_add(c[m][n], a[m][k / 16], b[0], b[1], T());
-                multiply_add(c[m][n + 1], a[m][k / 16], b[2], b[3], T());
-            }
-        }
-}
-
-/* ---- parts that blocks add up in turn
- * ----------------------------------------------------- */
-
-/* A block's fragments lie side by side: 16 bytes a thread. */
-template <int THREADS, int M, int N>
-static __device__ inline void part_add(float (&c)[M][N][4], const float *part)
-{
-    const float4 *from = reinterpret_cast<const float4 *>(part) + threadIdx.x;
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int n = 0; n < N; n++) {
-            float4 old = __ldcg(from + (m * N + n) * THREADS);
-            c[m][n][0] += old.x, c[m][n][1] += old.y, c[m][n][2] += old.z, c[m][n][3] += old.w;
-        }
-}
-
-template <int THREADS, int M, int N>
-static __device__ inline void part_put(float *part, const float (&c)[M][N][4])
-{
-    float4 *to = reinterpret_cast<float4 *>(part) + threadIdx.x;
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            __stcg(to + (m * N + n) * THREADS,
-                   make_float4(c[m][n][0], c[m][n][1], c[m][n][2], c[m][n][3]));
+    int warp = anew(threadIdx.x) >> 5, warp_key = warp / C::WD * 16 * C::MT;
+    int warp_col = warp % C::WD * C::COLS;
+    if (key0 + warp_key >= q0 + C::BM) return; /* the diagonal hides all of the warp's keys */
+    uint32_t k_lane = lane_down<C::DP>(k_tile + warp_key * C::DP * 2);
+    uint32_t rows = stage + 2 * C::QUERY_BYTES;
+    float p[C::MT][C::BM / 8][4], ds[C::MT][C::BM / 8][4];
+    multiply_tiles<T, C::DP>(p, k_lane, lane_right<C::DP>(stage), [](int) {});
+    if (docs || key0 + warp_key + 16 * C::MT - 1 > q0)
+        hide_scores<C>(p, rows, docs, key0 + warp_key, q0);
+    multiply_tiles<T, C::DP>(ds, k_lane + C::KEY_BYTES, lane_right<C::DP>(stage + C::QUERY_BYTES),
+                             [&](int n) { to_probabilities<C>(p, n, rows, scale_log2); });
+    uint32_t operand[C::MT][C::BM / 16][4], ds_operand[C::MT][C::BM / 16][4];
+    uint32_t lane = lane_down<C::DP>(stage);
+    multiply_add_tile<T, C::DP, C::MT, C::COLS / 8, C::BM>(
+        dv, operand, lane + C::QUERY_BYTES, warp_col, [&](int k) {
+            to_operand<T, C::MT, C::BM>(operand, p, k);
+            to_score_gradients<C>(ds, p, 2 * k, rows);
+            to_score_gradients<C>(ds, p, 2 * k + 1, rows);
+            to_operand<T, C::MT, C::BM>(ds_operand, ds, k);
+            if (warp_col == 0) put_score_gradients<C>(ds_tile, warp_key, k, ds_operand);
+        });
+    multiply_add_tile<T, C::DP, C::MT, C::COLS / 8, C::BM>(dk, ds_operand, lane, warp_col,
+                                                           [](int) {});
 }
 
 /* Round fragments, times `scale`, into rows row0.. of `out`, columns col0..,
@@ -212,292 +323,102 @@ static __device__ inline void put_rows(T *out, int stride, int row0, int n_rows,
         }
 }
 
-/* ---- the kernel
- * ---------------------------------------------------------------------------
- */
+/* Heads go in rounds; in a round the first keys, which most queries see, start first, so that at the
+ * end all blocks finish at about the same time. */
+static __device__ inline block_work work_of(const backward_shape &shape)
+{
+    int block = anew(blockIdx.x), round = block / (shape.round_heads * shape.n_tiles);
+    int first = round * shape.round_heads, left = shape.n_heads - first;
+    int n = left < shape.round_heads ? left : shape.round_heads;
+    int at = block - first * shape.n_tiles;
+    int of_head = first + at % n, batch = of_head / shape.heads;
+    return {at / n, batch, of_head - batch * shape.heads};
+}
 
-/* Tile sizes. A warp owns 16 * MT keys and 1 / WD of the columns of dK and dV;
- * for dQ, WQ warps share the queries and WARPS / WQ the columns. */
-template <int DP_, int BM_, int MT_, int WARPS_, int WD_, int WQ_, int STAGES_, int BLOCKS_>
-struct tiles {
-    static constexpr int DP = DP_, BM = BM_, MT = MT_, WARPS = WARPS_, WD = WD_, WQ = WQ_;
-    static constexpr int STAGES = STAGES_, BLOCKS = BLOCKS_, THREADS = 32 * WARPS;
-    static constexpr int BN = 16 * MT * WARPS / WD; /* keys of a block */
-    static constexpr int COLS = DP / WD;            /* columns of a warp's dK and dV */
-    static constexpr int DQ_ROWS = BM / WQ, DQ_COLS = DP * WQ / WARPS;
-    static constexpr int KEY_BYTES = BN * DP * 2, QUERY_BYTES = BM * DP * 2;
-    /* q, dy, lse2, row sums and document starts of a tile of queries */
-    static constexpr int STAGE_BYTES = 2 * QUERY_BYTES + (3 * BM * 4 + 127) / 128 * 128;
-    static constexpr int SHARED = 2 * KEY_BYTES + BN * BM * 2 + STAGES * STAGE_BYTES;
-};
+/* The warp's flag of a tile of queries, and which flag has to have which value when it is this
+ * block's turn to add to dq. */
+typedef struct dq_turn {
+    int *flag;
+    const int *awaited;
+    int value;
+} dq_turn;
 
-/* Start copying the tile of queries q0.. into a stage. lse2, row_sums and
- * starts are of the head's whole sequence; q and dy at the thread's begin() of
- * it. */
+/* `turn` blocks come before; the first waits for the head that had its place. */
+template <typename C>
+static __device__ inline dq_turn turn_of(const backward_memory &memory, const block_work &work,
+                                         int tile, int turn, const backward_shape &shape)
+{
+    int tiles = shape.rows / C::BM, of_head = number_of_head(work, shape);
+    int *flag = memory.dq_flags + (of_head * tiles + tile) * C::WARPS + (threadIdx.x >> 5);
+    if (turn == 0 && of_head >= shape.dq_places)
+        return {flag, flag - shape.dq_places * tiles * C::WARPS, FINISHED};
+    return {flag, flag, turn};
+}
+
+/* Add the warp's part of dS K to dq of a tile of queries when it is its turn, of which `found` was
+ * the flag a while ago; pass on the tile before, whose flag gets `written`. Returns what this tile's
+ * flag is to get once the part is there for all to see. */
 template <typename T, typename C>
-static __device__ inline void load_queries(uint32_t stage, const T *q, const T *dy,
-                                           const float *lse2, const float *row_sums,
-                                           const int32_t *starts, int q0,
-                                           const backward_shape &shape)
+static __device__ inline int add_query_gradient(T *dqkv, uint32_t k_tile, uint32_t ds_tile,
+                                                int tile, int turn, int found, int written,
+                                                const backward_memory &memory,
+                                                const block_work &work, const backward_shape &shape)
 {
-    int left = shape.seq_len - q0, i = threadIdx.x;
-    load_tile<C::DP, C::BM, C::THREADS>(stage, q + (int64_t)q0 * shape.qkv_stride, shape.qkv_stride,
-                                        left, shape.head_size);
-    load_tile<C::DP, C::BM, C::THREADS>(stage + C::QUERY_BYTES, dy + (int64_t)q0 * shape.y_stride,
-                                        shape.y_stride, left, shape.head_size);
-    uint32_t rows = stage + 2 * C::QUERY_BYTES;
-    if (i < C::BM / 4)
-        copy_async(rows + i * 16, lse2 + q0 + i * 4, true);
-    else if (i < C::BM / 2)
-        copy_async(rows + i * 16, row_sums + q0 + i * 4 - C::BM, true);
-    if (starts && i < C::BM)
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(rows + C::BM * 8 + i * 4),
-                     "l"(starts + (i < left ? q0 + i : 0)), "r"(i < left ? 4 : 0)
-                     : "memory");
-}
-
-static __device__ inline float2 shared_pair(uint32_t address)
-{
-    float2 r;
-    asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(r.x), "=f"(r.y) : "r"(address));
-    return r;
-}
-
-/* Scores to probabilities; what a query may not see becomes 0. */
-template <typename C>
-static __device__ inline void to_probabilities(float (&s)[C::MT][C::BM / 8][4], uint32_t rows,
-                                               float scale_log2, bool masked, bool docs, int key0,
-                                               int q0)
-{
-    int lane = threadIdx.x & 31;
-#pragma unroll
-    for (int n = 0; n < C::BM / 8; n++) {
-        int col = n * 8 + (lane & 3) * 2;
-        float2 lse2 = shared_pair(rows + col * 4);
-#pragma unroll
-        for (int m = 0; m < C::MT; m++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                s[m][n][i] = exp2_fast(fmaf(s[m][n][i], scale_log2, -((i & 1) ? lse2.y : lse2.x)));
-        if (!masked) continue;
-        float2 start = docs ? shared_pair(rows + C::BM * 8 + col * 4) : make_float2(0, 0);
-#pragma unroll
-        for (int m = 0; m < C::MT; m++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int key = key0 + m * 16 + (lane >> 2) + (i >> 1) * 8;
-                int first = __float_as_int((i & 1) ? start.y : start.x);
-                if (key > q0 + col + (i & 1) || key < first) s[m][n][i] = 0;
-            }
+    dq_turn now = turn_of<C>(memory, work, tile, turn, shape);
+    while (found != now.value) {
+        __nanosleep(32);
+        found = flag_read(now.awaited);
     }
-}
+    __syncwarp();
+    flag_fence();
+    if (written && (threadIdx.x & 31) == 0) flag_write(now.flag + C::WARPS, written);
 
-/* dS' = P' (dP' - row sum), in place of dP'. */
-template <typename C>
-static __device__ inline void to_score_gradients(float (&dp)[C::MT][C::BM / 8][4],
-                                                 const float (&p)[C::MT][C::BM / 8][4],
-                                                 uint32_t rows)
-{
-    int lane = threadIdx.x & 31;
-#pragma unroll
-    for (int n = 0; n < C::BM / 8; n++) {
-        float2 sum = shared_pair(rows + C::BM * 4 + (n * 8 + (lane & 3) * 2) * 4);
-#pragma unroll
-        for (int m = 0; m < C::MT; m++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                dp[m][n][i] = p[m][n][i] * (dp[m][n][i] - ((i & 1) ? sum.y : sum.x));
-    }
-}
-
-/* Round C fragments of M rows and K columns into A fragments. */
-template <typename T, int M, int K>
-static __device__ inline void to_operand(uint32_t (&a)[M][K / 16][4], const float (&c)[M][K / 8][4])
-{
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int k = 0; k < K / 16; k++) {
-            a[m][k][0] = round_pair(c[m][2 * k][0], c[m][2 * k][1], T());
-            a[m][k][1] = round_pair(c[m][2 * k][2], c[m][2 * k][3], T());
-            a[m][k][2] = round_pair(c[m][2 * k + 1][0], c[m][2 * k + 1][1], T());
-            a[m][k][3] = round_pair(c[m][2 * k + 1][2], c[m][2 * k + 1][3], T());
-        }
-}
-
-/* dS' of the warp's keys into the tile that all warps read: rows are keys,
- * columns queries. */
-template <typename C>
-static __device__ inline void put_score_gradients(uint32_t ds_tile, int warp_key,
-                                                  const uint32_t (&a)[C::MT][C::BM / 16][4])
-{
-    int lane = threadIdx.x & 31;
-#pragma unroll
-    for (int m = 0; m < C::MT; m++)
-#pragma unroll
-        for (int k = 0; k < C::BM / 16; k++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int key = warp_key + m * 16 + (lane >> 2) + (i & 1) * 8;
-                uint32_t at = ds_tile + chunk_offset<C::BM>(key, k * 2 + (i >> 1)) + (lane & 3) * 4;
-                asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(a[m][k][i]) : "memory");
-            }
-}
-
-/* dq = dS K over the first `n_keys` keys, for the warp's queries and columns.
- */
-template <typename T, typename C>
-static __device__ inline void query_gradient(float (&dq)[C::DQ_ROWS / 16][C::DQ_COLS / 8][4],
-                                             uint32_t ds_lane, uint32_t k_lane, int col0,
-                                             int n_keys)
-{
-    column_mover<C::DP> column(k_lane, col0);
+    int place = number_of_head(work, shape) % shape.dq_places, q0 = tile * C::BM;
+    float *part = memory.dq + ((int64_t)place * shape.rows + q0) * C::DP;
+    float dq[C::DQ_ROWS / 16][C::DQ_COLS / 8][4], before[C::DQ_ROWS / 16][C::DQ_COLS / 8][4];
+    if (turn > 0)
+        part_get<C::THREADS>(before, part);
+    else
+        clear(before);
     clear(dq);
-#pragma unroll 2
-    for (int k = 0; k < n_keys; k += 16) {
-        uint32_t a[C::DQ_ROWS / 16][4];
-#pragma unroll
-        for (int m = 0; m < C::DQ_ROWS / 16; m++)
-            load_matrix_transposed(a[m], moved<C::BM>(ds_lane, 0, m * 16));
-#pragma unroll
-        for (int n = 0; n < C::DQ_COLS / 8; n += 2) {
-            uint32_t b[4];
-            load_matrix_transposed(b, column.moved_by(k, n * 8));
-#pragma unroll
-            for (int m = 0; m < C::DQ_ROWS / 16; m++) {
-                multiply_add(dq[m][n], a[m], b[0], b[1], T());
-                multiply_add(dq[m][n + 1], a[m], b[2], b[3], T());
-            }
-        }
-        ds_lane += 16 * C::BM * 2;
+    int warp = anew(threadIdx.x) >> 5, key0 = anew(work.key_tile) * C::BN, seen = q0 + C::BM - key0;
+    int row = warp % C::WQ * C::DQ_ROWS, col = warp / C::WQ * C::DQ_COLS;
+    uint32_t ds_lane = moved<C::BM>(lane_right<C::BM>(ds_tile), 0, row);
+    uint32_t k_lane = lane_down<C::DP>(k_tile);
+    if (seen >= C::BN)
+        query_gradient<T, C, C::BN>(dq, ds_lane, k_lane, col);
+    else
+        for (int key = 0; key < seen; key += C::BM)
+            query_gradient<T, C, C::BM>(dq, ds_lane + key * C::BM * 2, k_lane + key * C::DP * 2,
+                                        col);
+    add(dq, before);
+    if (q0 >= key0 + C::BN) {
+        part_put<C::THREADS>(part, dq);
+        return turn + 1;
     }
+    put_rows(dqkv + (int64_t)anew(work.batch) * shape.seq_len * shape.qkv_stride +
+                 anew(work.head) * shape.head_size,
+             shape.qkv_stride, q0 + row, shape.seq_len, col, shape.head_size, dq, shape.scale);
+    return FINISHED;
 }
 
+/* Add dK and dV of the heads of a group in turn, and write them where this one is the last. */
 template <typename T, typename C>
-static __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
-    attend_back(T *dqkv, const T *dy, const T *qkv, const int32_t *doc_start,
-                backward_memory memory, backward_shape shape)
+static __device__ inline void add_key_gradients(T *dqkv, float (&dk)[C::MT][C::COLS / 8][4],
+                                                float (&dv)[C::MT][C::COLS / 8][4],
+                                                const backward_memory &memory,
+                                                const backward_shape &shape)
 {
-    extern __shared__ __align__(1024) unsigned char shared[];
-    uint32_t k_tile = shared_address(shared), v_tile = k_tile + C::KEY_BYTES;
-    uint32_t ds_tile = v_tile + C::KEY_BYTES, stages = ds_tile + C::BN * C::BM * 2;
-    int j = shape.n_tiles - 1 - (int)(blockIdx.x % shape.n_tiles), key0 = j * C::BN;
-    int of_head = (int)(blockIdx.x / shape.n_tiles); /* batch * heads + head */
-    int batch = of_head / shape.heads, head = of_head - batch * shape.heads;
-    int warp = threadIdx.x >> 5, warp_key = warp / C::WD * 16 * C::MT;
-    int warp_col = warp % C::WD * C::COLS;
-    int group = shape.heads / shape.kv_heads, kv_head = head / group;
-    const int32_t *starts = doc_start ? doc_start + (int64_t)batch * shape.seq_len : NULL;
-
-    /* The tiles of queries that see these keys. */
-    int i = key0 / C::BM, i_end = (shape.seq_len + C::BM - 1) / C::BM;
-    if (starts) /* documents begin in order: halve until the first tile that
-                 begins too late */
-        for (int low = i; low < i_end;) {
-            int middle = (low + i_end) / 2;
-            if (starts[middle * C::BM] < key0 + C::BN)
-                low = middle + 1;
-            else
-                i_end = middle;
-        }
-
-    typedef tile_share<C::DP, C::THREADS> share;
-    const T *q = qkv + (int64_t)batch * shape.seq_len * shape.qkv_stride + head * shape.head_size +
-                 share::begin(shape.qkv_stride);
-    const T *d = dy + (int64_t)batch * shape.seq_len * shape.y_stride + head * shape.head_size +
-                 share::begin(shape.y_stride);
-    const float *lse2 = memory.lse2 + (int64_t)of_head * shape.rows;
-    const float *row_sums = memory.row_sums + (int64_t)of_head * shape.rows;
-    {
-        const T *k =
-            q + (shape.heads - head + kv_head) * shape.head_size + (int64_t)key0 * shape.qkv_stride;
-        load_tile<C::DP, C::BN, C::THREADS>(k_tile, k, shape.qkv_stride, shape.seq_len - key0,
-                                            shape.head_size);
-        load_tile<C::DP, C::BN, C::THREADS>(v_tile, k + shape.kv_heads * shape.head_size,
-                                            shape.qkv_stride, shape.seq_len - key0,
-                                            shape.head_size);
-    }
-    load_queries<T, C>(stages, q, d, lse2, row_sums, starts, i * C::BM, shape);
-    copy_commit();
-
-    float dk[C::MT][C::COLS / 8][4], dv[C::MT][C::COLS / 8][4];
-    clear(dk);
-    clear(dv);
-    int *flags = memory.dq_flags + (int64_t)of_head * (shape.rows / C::BM);
-    uint32_t k_lane = lane_down<C::DP>(k_tile + warp_key * C::DP * 2);
-    int dq_row = warp % C::WQ * C::DQ_ROWS, dq_col = warp / C::WQ * C::DQ_COLS;
-    int written = 0; /* what to write to the flag of tile i - 1; 0: nothing */
-    uint32_t stage = stages;
-#pragma unroll 1
-    for (; i < i_end; i++) {
-        int q0 = i * C::BM, turn = q0 / C::BN - j; /* parts that come before this block's */
-        bool last = j == (starts ? starts[q0] / C::BN : 0);
-        copy_wait<0>();
-        __syncthreads(); /* the stage is there; dS is free */
-        if (C::STAGES == 2 && i + 1 < i_end) {
-            uint32_t next = stage == stages ? stages + C::STAGE_BYTES : stages;
-            load_queries<T, C>(next, q, d, lse2, row_sums, starts, q0 + C::BM, shape);
-            copy_commit();
-        }
-        uint32_t rows = stage + 2 * C::QUERY_BYTES;
-        if (key0 + warp_key < q0 + C::BM) { /* else the diagonal hides all of the warp's keys */
-            float p[C::MT][C::BM / 8][4], ds[C::MT][C::BM / 8][4];
-            multiply_tiles<T, C::DP>(p, k_lane, lane_right<C::DP>(stage));
-            bool masked = starts || key0 + warp_key + 16 * C::MT - 1 > q0;
-            to_probabilities<C>(p, rows, shape.scale_log2, masked, starts != NULL, key0 + warp_key,
-                                q0);
-            multiply_tiles<T, C::DP>(ds, k_lane + C::KEY_BYTES,
-                                     lane_right<C::DP>(stage + C::QUERY_BYTES));
-            to_score_gradients<C>(ds, p, rows);
-            uint32_t operand[C::MT][C::BM / 16][4], ds_operand[C::MT][C::BM / 16][4];
-            to_operand<T, C::MT, C::BM>(ds_operand, ds);
-            if (warp_col == 0) put_score_gradients<C>(ds_tile, warp_key, ds_operand);
-            to_operand<T, C::MT, C::BM>(operand, p);
-            uint32_t lane = lane_down<C::DP>(stage);
-            multiply_add_tile<T, C::DP, C::MT, C::COLS / 8, C::BM>(dv, operand,
-                                                                   lane + C::QUERY_BYTES, warp_col);
-            multiply_add_tile<T, C::DP, C::MT, C::COLS / 8, C::BM>(dk, ds_operand, lane, warp_col);
-        }
-        if (threadIdx.x == 0) {
-            if (written) flag_write(flags + i - 1, written);
-            if (turn > 0)
-                flag_wait(flags + i, turn);
-            else if (of_head >= shape.dq_places)
-                flag_wait(flags + i - (int64_t)shape.dq_places * (shape.rows / C::BM), FINISHED);
-        }
-        __syncthreads(); /* dS is there; q and dy are free; it is this block's turn
-                      */
-        if (C::STAGES == 1 && i + 1 < i_end) {
-            load_queries<T, C>(stage, q, d, lse2, row_sums, starts, q0 + C::BM, shape);
-            copy_commit();
-        }
-        float dq[C::DQ_ROWS / 16][C::DQ_COLS / 8][4];
-        int seen = q0 + C::BM - key0 < C::BN ? q0 + C::BM - key0 : C::BN;
-        query_gradient<T, C>(dq, moved<C::BM>(lane_right<C::BM>(ds_tile), 0, dq_row),
-                             lane_down<C::DP>(k_tile), dq_col, seen);
-        float *part = memory.dq + ((int64_t)(of_head % shape.dq_places) * shape.rows + q0) * C::DP;
-        if (turn > 0) part_add<C::THREADS>(dq, part);
-        if (last)
-            put_rows(dqkv + (int64_t)batch * shape.seq_len * shape.qkv_stride +
-                         head * shape.head_size,
-                     shape.qkv_stride, q0 + dq_row, shape.seq_len, dq_col, shape.head_size, dq,
-                     shape.scale);
-        else
-            part_put<C::THREADS>(part, dq);
-        written = last ? FINISHED : turn + 1;
-        if (C::STAGES == 2) stage = stage == stages ? stages + C::STAGE_BYTES : stages;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0 && written) flag_write(flags + i_end - 1, written);
-
-    /* dK and dV: the heads of a group in turn. */
-    int64_t of_group = (int64_t)batch * shape.kv_heads + kv_head;
-    int turn = head - kv_head * group;
+    block_work work = work_of(shape);
+    int group = shape.group, kv_head = work.head / group;
+    int turn = work.head - kv_head * group;
     bool last = turn == group - 1;
     if (group > 1) {
         constexpr int64_t size = (int64_t)C::BN * C::DP;
-        int *flag = memory.dkv_flags + of_group * shape.n_tiles + j;
-        float *part = memory.dkv + ((of_group % shape.dkv_places) * shape.n_tiles + j) * 2 * size;
+        int64_t of_group = (int64_t)work.batch * shape.kv_heads + kv_head;
+        int *flag = memory.dkv_flags + of_group * shape.n_tiles + work.key_tile;
+        float *part =
+            memory.dkv + ((of_group % shape.dkv_places) * shape.n_tiles + work.key_tile) * 2 * size;
         if (threadIdx.x == 0) {
             if (turn > 0)
                 flag_wait(flag, turn);
@@ -514,15 +435,109 @@ static __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
             part_put<C::THREADS>(part + size, dv);
         }
         __syncthreads();
-        if (threadIdx.x == 0) flag_write(flag, last ? FINISHED : turn + 1);
+        if (threadIdx.x == 0) {
+            flag_fence();
+            flag_write(flag, last ? FINISHED : turn + 1);
+        }
         if (!last) return;
     }
-    T *to = dqkv + (int64_t)batch * shape.seq_len * shape.qkv_stride +
+    int warp = anew(threadIdx.x) >> 5, row = work.key_tile * C::BN + warp / C::WD * 16 * C::MT;
+    int col = warp % C::WD * C::COLS;
+    T *to = dqkv + (int64_t)work.batch * shape.seq_len * shape.qkv_stride +
             (shape.heads + kv_head) * shape.head_size;
-    put_rows(to, shape.qkv_stride, key0 + warp_key, shape.seq_len, warp_col, shape.head_size, dk,
-             shape.scale);
-    put_rows(to + shape.kv_heads * shape.head_size, shape.qkv_stride, key0 + warp_key,
-             shape.seq_len, warp_col, shape.head_size, dv, 1.0f);
+    put_rows(to, shape.qkv_stride, row, shape.seq_len, col, shape.head_size, dk, shape.scale);
+    put_rows(to + shape.kv_heads * shape.head_size, shape.qkv_stride, row, shape.seq_len, col,
+             shape.head_size, dv, 1.0f);
+}
+
+/* The end of the tiles of queries that see any of n_keys keys from key0 on: documents begin in order,
+ * so halve until the first tile that begins too late. */
+template <int BM>
+static __device__ inline int end_of_tiles(const int32_t *doc_start, int batch, int key0, int n_keys,
+                                          int seq_len)
+{
+    int low = key0 / BM, end = (seq_len + BM - 1) / BM;
+    if (!doc_start) return end;
+    while (low < end) {
+        int middle = (low + end) / 2;
+        if (doc_start[(int64_t)batch * seq_len + middle * BM] < key0 + n_keys)
+            low = middle + 1;
+        else
+            end = middle;
+    }
+    return end;
+}
+
+template <typename T, typename C>
+static __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
+    attend_back(T *dqkv, const T *dy, const T *qkv, const int32_t *doc_start,
+                backward_memory memory, backward_shape shape)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    uint32_t k_tile = shared_address(shared), v_tile = k_tile + C::KEY_BYTES;
+    uint32_t ds_tiles = v_tile + C::KEY_BYTES, stages = ds_tiles + C::STAGES * C::DS_BYTES;
+    block_work work = work_of(shape);
+    int key0 = work.key_tile * C::BN;
+    int i = end_of_tiles<C::BM>(doc_start, work.batch, key0, C::BN, shape.seq_len) - 1;
+    {
+        int kv_head = shape.heads + work.head / shape.group;
+        const T *k = qkv + ((int64_t)work.batch * shape.seq_len + key0) * shape.qkv_stride +
+                     kv_head * shape.head_size +
+                     tile_share<C::DP, C::THREADS>::begin(shape.qkv_stride);
+        load_tile<C::DP, C::BN, C::THREADS>(k_tile, k, shape.qkv_stride, shape.seq_len - key0,
+                                            shape.head_size);
+        load_tile<C::DP, C::BN, C::THREADS>(v_tile, k + shape.kv_heads * shape.head_size,
+                                            shape.qkv_stride, shape.seq_len - key0,
+                                            shape.head_size);
+    }
+    load_queries<T, C>(stages, qkv, dy, memory.stats, doc_start, i * C::BM, work, shape);
+    copy_commit();
+
+    float dk[C::MT][C::COLS / 8][4], dv[C::MT][C::COLS / 8][4];
+    clear(dk);
+    clear(dv);
+    constexpr int LAG = C::STAGES - 1; /* how many tiles dq comes later */
+    int turn = -1, written = 0;        /* no dq is due; no flag is to be written */
+    uint32_t odd = 0;
+#pragma unroll 1
+    for (; i >= first_tile<C>(work) - LAG; i--, odd ^= LAG) {
+        uint32_t stage = stages + odd * C::STAGE_BYTES;
+        copy_wait<0>();
+        __syncthreads(); /* the stage is there; so is dS of the tile before */
+        if (LAG == 1 && i > first_tile<C>(work)) {
+            load_queries<T, C>(stages + (odd ^ 1) * C::STAGE_BYTES, qkv, dy, memory.stats,
+                               doc_start, anew(i) * C::BM - C::BM, work, shape);
+            copy_commit();
+        }
+        int found = 0, next = turn;
+        if (LAG == 0 || turn >= 0)
+            found = flag_read(turn_of<C>(memory, work, i + LAG, 1, shape).flag);
+        if (i >= first_tile<C>(work)) {
+            key_gradients<T, C>(dk, dv, stage, k_tile, ds_tiles + odd * C::DS_BYTES,
+                                work.key_tile * C::BN, anew(i) * C::BM, doc_start != NULL,
+                                shape.scale_log2);
+            next = work.key_tile - (doc_start ? first_start<C>(stage) / C::BN : 0);
+        }
+        if (LAG == 0) {
+            turn = next;
+            __syncthreads(); /* dS is there; q and dy are free */
+            if (i > first_tile<C>(work)) {
+                load_queries<T, C>(stage, qkv, dy, memory.stats, doc_start, anew(i) * C::BM - C::BM,
+                                   work, shape);
+                copy_commit();
+            }
+        }
+        if (LAG == 0 || turn >= 0)
+            written =
+                add_query_gradient<T, C>(dqkv, k_tile, ds_tiles + (odd ^ LAG) * C::DS_BYTES,
+                                         anew(i) + LAG, turn, found, written, memory, work, shape);
+        turn = next;
+    }
+    __syncwarp();
+    flag_fence();
+    if ((threadIdx.x & 31) == 0)
+        flag_write(turn_of<C>(memory, work, first_tile<C>(work), 1, shape).flag, written);
+    add_key_gradients<T, C>(dqkv, dk, dv, memory, shape);
 }
 
 /* ---- launchers
@@ -542,14 +557,14 @@ template <typename T, typename C> struct backward_kernel {
         yk_cuda_flash_layout l =
             yk_cuda_flash_plan(a->batch, a->seq_len, a->heads, a->kv_heads, a->head_size);
         char *at = (char *)ws;
-        int64_t n_stats = a->batch * a->heads * l.rows;
-        backward_memory memory = {(float *)(at + l.stats), (float *)(at + l.stats) + n_stats,
-                                  (float *)(at + l.dq),    (float *)(at + l.dkv),
-                                  (int *)(at + l.flags),   (int *)(at + l.dkv_flags)};
+        backward_memory memory = {(float2 *)(at + l.stats), (float *)(at + l.dq),
+                                  (float *)(at + l.dkv), (int *)(at + l.flags),
+                                  (int *)(at + l.dkv_flags)};
         backward_shape shape;
         shape.seq_len = (int)a->seq_len;
         shape.heads = (int)a->heads;
         shape.kv_heads = (int)a->kv_heads;
+        shape.group = (int)(a->heads / a->kv_heads);
         shape.head_size = (int)a->head_size;
         shape.n_tiles = (int)l.n_tiles;
         shape.rows = (int)l.rows;
@@ -557,6 +572,8 @@ template <typename T, typename C> struct backward_kernel {
         shape.y_stride = (int)(a->heads * a->head_size);
         shape.dq_places = (int)l.dq_places;
         shape.dkv_places = (int)l.dkv_places;
+        shape.n_heads = (int)(a->batch * a->heads);
+        shape.round_heads = (int)l.round_heads;
         shape.scale = a->scale;
         shape.scale_log2 = a->scale * LOG2_E;
         cudaError_t e = cudaMemsetAsync(at + l.flags, 0, (size_t)l.flags_bytes, s);

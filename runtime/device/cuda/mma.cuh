@@ -160,6 +160,67 @@ static __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4]
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+template <int M, int N> static __device__ inline void clear(float (&c)[M][N][4])
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) c[m][n][i] = 0;
+}
+
+/* c = A B', both tiles of DP columns: rows of A by rows of B. between(n) is called for each n below
+ * N on the way: arithmetic that the products hide. */
+template <typename T, int DP, int M, int N, typename F>
+static __device__ inline void multiply_tiles(float (&c)[M][N][4], uint32_t a_lane, uint32_t b_lane,
+                                             F between)
+{
+    clear(c);
+#pragma unroll
+    for (int d = 0; d < DP; d += 16) {
+        uint32_t a[M][4];
+#pragma unroll
+        for (int m = 0; m < M; m++) load_matrix(a[m], moved<DP>(a_lane, m * 16, d));
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t b[4];
+            load_matrix(b, moved<DP>(b_lane, n * 8, d));
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                multiply_add(c[m][n], a[m], b[0], b[1], T());
+                multiply_add(c[m][n + 1], a[m], b[2], b[3], T());
+            }
+        }
+#pragma unroll
+        for (int n = d * N / DP; n < (d + 16) * N / DP; n++) between(n);
+    }
+}
+
+/* c += A B, A in registers with K queries, B the columns col0.. of a tile of K
+ * rows. between(k) is called before the k-th sixteen of the queries are used. */
+template <typename T, int DP, int M, int N, int K, typename F>
+static __device__ inline void multiply_add_tile(float (&c)[M][N][4],
+                                                const uint32_t (&a)[M][K / 16][4], uint32_t b_lane,
+                                                int col0, F between)
+{
+    column_mover<DP> column(b_lane, col0);
+#pragma unroll
+    for (int k = 0; k < K; k += 16) {
+        between(k / 16);
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t b[4];
+            load_matrix_transposed(b, column.moved_by(k, n * 8));
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                multiply_add(c[m][n], a[m][k / 16], b[0], b[1], T());
+                multiply_add(c[m][n + 1], a[m][k / 16], b[2], b[3], T());
+            }
+        }
+    }
+}
+
 /* 2^x by the special-function unit; 2^-inf is 0. */
 static __device__ inline float exp2_fast(float x)
 {

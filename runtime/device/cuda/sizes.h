@@ -91,12 +91,20 @@ static inline int64_t yk_cuda_flash_padded(int64_t head_size)
                               : 256;
 }
 
-/* Heads whose dq, and groups whose dk and dv, are being summed at one time.
- * More than the blocks on any GPU can work at, so that none waits for a place.
- */
+/* Of n heads or groups, those whose sums lie in memory at one time: twice the heads of a round. */
 static inline int64_t yk_cuda_flash_places(int64_t n, int64_t n_tiles)
 {
-    return yk_min(n, 4 + yk_div_up(512, n_tiles));
+    return yk_min(n, 4 + yk_div_up(1024, n_tiles));
+}
+
+/* Of n heads, how many have their blocks started in one round: as evenly as it goes. 512 blocks are
+ * enough to keep those of one head apart and to fill the gaps at the end; more of them would read less
+ * from the cache. A round begins when hardly any block of the round before the last is left, so that
+ * none waits for a place, and none waits for a block that starts later. */
+static inline int64_t yk_cuda_flash_round(int64_t n, int64_t places)
+{
+    if (n <= places) return n;
+    return yk_div_up(n, yk_div_up(n, places / 2));
 }
 
 /* The layout of the workspace; offsets in bytes. */
@@ -104,10 +112,11 @@ typedef struct yk_cuda_flash_layout {
     int64_t n_tiles; /* tiles of keys in a sequence */
     int64_t rows;    /* T rounded up to whole tiles */
     int64_t dq_places, dkv_places;
+    int64_t round_heads;        /* heads whose blocks start together */
     int64_t stats;              /* (B,H,rows) float2: log2 of the softmax sum, row sum of dy y */
     int64_t dq;                 /* (dq_places, rows, padded) fp32, in fragments */
     int64_t dkv;                /* (dkv_places, n_tiles, 2, keys, padded) fp32, in fragments */
-    int64_t flags, flags_bytes; /* int32, zero at the start: progress of each tile */
+    int64_t flags, flags_bytes; /* int32, zero at the start: progress of each warp at each tile */
     int64_t dkv_flags;          /* where those of dk and dv begin */
     int64_t bytes;
 } yk_cuda_flash_layout;
@@ -121,6 +130,7 @@ static inline yk_cuda_flash_layout yk_cuda_flash_plan(int64_t batch, int64_t seq
     l.n_tiles = yk_div_up(seq_len, keys);
     l.rows = l.n_tiles * keys;
     l.dq_places = yk_cuda_flash_places(batch * heads, l.n_tiles);
+    l.round_heads = yk_cuda_flash_round(batch * heads, l.dq_places);
     l.dkv_places = heads == kv_heads
                        ? 0
                        : yk_cuda_flash_places(batch * kv_heads, l.n_tiles * (heads / kv_heads)) + 1;
@@ -128,9 +138,10 @@ static inline yk_cuda_flash_layout yk_cuda_flash_plan(int64_t batch, int64_t seq
     l.dq = yk_round_up(l.stats + batch * heads * l.rows * 8, unit);
     l.dkv = yk_round_up(l.dq + l.dq_places * l.rows * padded * 4, unit);
     l.flags = yk_round_up(l.dkv + l.dkv_places * l.rows * padded * 2 * 4, unit);
-    l.dkv_flags =
-        l.flags + batch * heads * (l.rows / 16) * 4; /* query tiles hold 16 rows or more */
-    l.flags_bytes = batch * heads * (l.rows / 16) * 4 + batch * kv_heads * l.n_tiles * 4;
+    int64_t dq_flags =
+        batch * heads * (l.rows / 2); /* tiles have 2 rows of queries a warp, or more */
+    l.dkv_flags = l.flags + dq_flags * 4;
+    l.flags_bytes = (dq_flags + batch * kv_heads * l.n_tiles) * 4;
     l.bytes = yk_round_up(l.flags + l.flags_bytes, unit);
     return l;
 }
