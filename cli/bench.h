@@ -86,6 +86,9 @@ typedef yk_status (*yk_bench_fn)(yk_stream *stream, const void *args);
 yk_status yk_bench_run(yk_bench *b, const char *name, const char *size, yk_bench_fn fn,
                        const void *args, int64_t args_bytes, int n_sets, yk_cost cost);
 
+/* Sort (n) values and return the middle one, or the mean of the two in the middle. */
+double yk_bench_median(double *values, int64_t n);
+
 /* Rows of the tables of options, whose values go to `out`; `text` is borrowed. */
 yk_cli_option yk_bench_option_model(const char **out);
 yk_cli_option yk_bench_option_micro_batch(int64_t *out, const char *text);

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "cli/bench.h"
 #include "engine/speed.h"
 #include "runtime/base/arith.h"
 #include "runtime/base/clock.h"
@@ -56,18 +57,6 @@ static yk_status pass_blocks(yk_beside *b, int n, double *seconds)
         seconds[i] = 1e-9 * (double)(yk_clock_ns() - begin);
     }
     return YK_OK;
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *seconds, int n)
-{
-    qsort(seconds, (size_t)n, sizeof *seconds, compare_doubles);
-    return seconds[n / 2];
 }
 
 static yk_status slowest(const yk_beside *b, double mine, double *all_out)
@@ -141,7 +130,7 @@ yk_status yk_beside_measure(yk_beside *b, const yk_beside_work *work, double *lo
         i += n == before || tries >= TRIES;
     }
     YK_TRY(yk_product_wait(b->product));
-    loss = 1 - median(alone, CYCLES * BLOCKS) / median(beside, CYCLES * BLOCKS);
+    loss = 1 - yk_bench_median(alone, CYCLES * BLOCKS) / yk_bench_median(beside, CYCLES * BLOCKS);
     YK_TRY(slowest(b, 1 + loss, &loss)); /* what is compared is positive */
     *loss_out = loss - 1;
     return YK_OK;
@@ -163,7 +152,7 @@ static yk_status begin(yk_beside *b)
     YK_TRY(enqueue_block(b));
     YK_TRY(pass_blocks(b, warm, seconds));
     YK_TRY(yk_product_wait(b->product));
-    return slowest(b, median(seconds + warm / 2, warm / 2), &b->block_s);
+    return slowest(b, yk_bench_median(seconds + warm / 2, warm / 2), &b->block_s);
 }
 
 yk_status yk_beside_create(yk_world *world, yk_device *device, yk_dtype dtype,

@@ -13,7 +13,6 @@
  * whose bytes take a link one way alone.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/bench.h"
@@ -146,12 +145,6 @@ static yk_status time_calls(const bench *b, kind k, int64_t count, int n, double
     return YK_OK;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The median of a few stretches, each long against a start. All ranks see the same seconds, so all make
  * the same number of calls. */
 static yk_status time_row(const bench *b, kind k, int64_t count, double *seconds_out)
@@ -164,8 +157,7 @@ static yk_status time_row(const bench *b, kind k, int64_t count, double *seconds
         YK_TRY(time_calls(b, k, count, n, &seconds[i]));
         seconds[i] /= n;
     }
-    qsort(seconds, STRETCHES, sizeof *seconds, compare_doubles);
-    *seconds_out = seconds[STRETCHES / 2];
+    *seconds_out = yk_bench_median(seconds, STRETCHES);
     return YK_OK;
 }
 

@@ -300,19 +300,6 @@ static yk_status trace_step(bench_step *b)
 
 /* ---- printing ----------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts. */
-static double median(double *values, int64_t n)
-{
-    qsort(values, (size_t)n, sizeof *values, compare);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 /* What rank 0 sent in a step, how long that took its streams and how long the step waited for it. */
 static void print_communication(const bench_step *b)
 {
@@ -362,7 +349,8 @@ static void print_json(bench_step *b)
     const request *r = b->request;
     const yk_config *c = &b->config;
     const yk_device_spec *spec = yk_device_get_spec(b->device);
-    double typical_s = median(b->step_s, r->steps), host_s = median(b->host_s, HOST_STEPS);
+    double typical_s = yk_bench_median(b->step_s, r->steps),
+           host_s = yk_bench_median(b->host_s, HOST_STEPS);
     double sheet = yk_speed_sheet(spec, c->precision.compute, c->precision.tf32);
     double rate = b->model_flops / typical_s;
     if (sheet == 0) sheet = b->plan.spec.matmul_flops[c->precision.compute];

@@ -185,12 +185,6 @@ static bool is_wanted(const char *name, const char *only)
     }
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static yk_status time_calls(yk_bench *b, const timed *t, yk_bench_row *row)
 {
     double seconds[STRETCHES], once;
@@ -199,8 +193,7 @@ static yk_status time_calls(yk_bench *b, const timed *t, yk_bench_row *row)
     int64_t n = (int64_t)((double)b->stretch_ms * 1e-3 / (once > 1e-7 ? once : 1e-7));
     n = yk_max(1, yk_min(n, 2000));
     for (int i = 0; i < STRETCHES; i++) YK_TRY(stretch(b, t, n, &seconds[i]));
-    qsort(seconds, STRETCHES, sizeof *seconds, compare);
-    row->seconds = seconds[STRETCHES / 2];
+    row->seconds = yk_bench_median(seconds, STRETCHES);
     row->low = seconds[0];
     row->high = seconds[STRETCHES - 1];
     return YK_OK;
