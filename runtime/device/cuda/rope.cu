@@ -2,8 +2,8 @@
  * the sum of the rows.
  *
  * A thread turns V pairs, 16 bytes of the first half of a head with 16 of the second, in the same
- * columns of two rows at a time, so that four accesses are on their way before the first is waited
- * for. Neighbouring threads cover the heads of a row, so cosines and sines come from the cache.
+ * columns of several rows; those of the next row and its position are on their way while it works at
+ * one. Neighbouring threads cover the heads of a row, so cosines and sines come from the cache.
  * Where the sum of the rows is wanted, threads go through v's columns, too, a block goes through many
  * rows, and each thread keeps the sums of its columns in registers; a block leaves one partial sum,
  * (blocks,(H+2G)*D) fp32.
@@ -15,7 +15,7 @@
 #include "runtime/device/cuda/sizes.h"
 
 #define THREADS 256
-#define ROWS    2 /* that a thread has under way */
+#define ROWS    4 /* of a thread, without sums */
 
 /* Blocks that a multiprocessor has room for: without sums, and with them. */
 #define BLOCKS     4
@@ -78,35 +78,30 @@ static __global__ void __launch_bounds__(THREADS, SUMS ? SUM_BLOCKS : BLOCKS)
     bool mine = index < item.all, turns = index < item.turned;
     int stride = gridDim.x * blockDim.y, row = blockIdx.x * blockDim.y + threadIdx.y;
     float of_first[V] = {}, of_second[V] = {};
-    for (; mine && row < rows; row += ROWS * stride) {
-        pack<T, V> first[ROWS], second[ROWS];
-        int position[ROWS];
-#pragma unroll
-        for (int u = 0; u < ROWS; u++) {
-            int r = row + u * stride;
-            if (r >= rows) break;
-            position[u] = positions[r];
-            first[u] = load<T, V>(qkv + (int64_t)r * width + column);
-            second[u] = load<T, V>(qkv + (int64_t)r * width + column + item.half);
+    pack<T, V> first = {}, second = {};
+    int position = 0;
+    auto fetch = [&](int r) {
+        position = positions[r];
+        first = load<T, V>(qkv + (int64_t)r * width + column);
+        second = load<T, V>(qkv + (int64_t)r * width + column + item.half);
+    };
+    if (mine && row < rows) fetch(row);
+    for (; mine && row < rows; row += stride) {
+        T *at = qkv + (int64_t)row * width + column;
+        int64_t angle = (int64_t)position * item.half + i;
+        float a[V], b[V];
+        unpack<T, V>(first, a);
+        unpack<T, V>(second, b);
+        if (row + stride < rows) fetch(row + stride);
+        if (turns) {
+            turn<V>(a, b, cos + angle, sin + angle, sign);
+            store_floats<T, V>(at, a);
+            store_floats<T, V>(at + item.half, b);
         }
 #pragma unroll
-        for (int u = 0; u < ROWS; u++) {
-            int r = row + u * stride;
-            if (r >= rows) break;
-            float a[V], b[V];
-            unpack<T, V>(first[u], a);
-            unpack<T, V>(second[u], b);
-            if (turns) {
-                int64_t at = (int64_t)position[u] * item.half + i;
-                turn<V>(a, b, cos + at, sin + at, sign);
-                store_floats<T, V>(qkv + (int64_t)r * width + column, a);
-                store_floats<T, V>(qkv + (int64_t)r * width + column + item.half, b);
-            }
-#pragma unroll
-            for (int k = 0; SUMS && k < V; k++) {
-                of_first[k] += a[k];
-                of_second[k] += b[k];
-            }
+        for (int k = 0; SUMS && k < V; k++) {
+            of_first[k] += a[k];
+            of_second[k] += b[k];
         }
     }
     if constexpr (SUMS)
