@@ -8,6 +8,7 @@
 #include "cli/data.h"
 #include "cli/options.h"
 #include "runtime/base/arith.h"
+#include "runtime/base/words.h"
 #include "runtime/data/token_file.h"
 
 #define CHUNK   65536
@@ -66,7 +67,26 @@ static const char *format_name(const yk_token_file *f)
     }
 }
 
-/* The first tokens as text, on one line. */
+/* Text on one line: what does not print, and what is no UTF-8, as '?'; without a character that is
+ * cut off at the end. */
+static void print_line(const char *text, int64_t n)
+{
+    for (int64_t i = 0, length; i < n; i += length) {
+        uint32_t c = '?';
+        length = yk_utf8_decode(text + i, (size_t)(n - i), &c);
+        if (length == 0 && n - i < 4 && (unsigned char)text[i] >= 0xc0) return;
+        bool prints = length > 0 && c >= 0x20 && (c < 0x7f || c >= 0xa0);
+        if (c == '\n')
+            printf("\\n");
+        else if (prints)
+            fwrite(text + i, 1, (size_t)length, stdout);
+        else
+            putchar('?');
+        if (length == 0) length = 1;
+    }
+}
+
+/* The first tokens as text. */
 static yk_status print_text(const inspection *s, const yk_token_file *f, int64_t n)
 {
     yk_decoder d;
@@ -77,14 +97,7 @@ static yk_status print_text(const inspection *s, const yk_token_file *f, int64_t
         status = yk_decoder_push(&d, (int32_t)yk_token_file_id(f, i), &text);
     }
     printf("  begins     \"");
-    for (int64_t i = 0; i < text.n; i++) {
-        unsigned char c = (unsigned char)text.data[i];
-        if (c == '\n') {
-            printf("\\n");
-        } else {
-            putchar(c < 0x20 || c == 0x7f ? '?' : c);
-        }
-    }
+    print_line(text.data, text.n);
     printf("\"\n");
     yk_text_fini(&text);
     return status;

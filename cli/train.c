@@ -44,14 +44,17 @@ static yk_status compare(const yk_config *config, yk_world *world)
 {
     char *text = NULL, *first = NULL;
     size_t n = 0;
+    int64_t whole = 0;
     FILE *buffer = open_memstream(&text, &n);
-    if (!buffer) return yk_fail(YK_ENOMEM, "configuration", "no memory for its text");
-    yk_status status = yk_config_write(config, buffer);
-    fclose(buffer);
+    bool is_written = buffer && yk_config_write(config, buffer) == YK_OK;
+    if (buffer && fclose(buffer) != 0) is_written = false;
     int64_t bytes = (int64_t)n + 1;
-    if (status == YK_OK) status = yk_world_broadcast(world, &bytes, sizeof bytes, 0);
+    yk_status status = yk_world_broadcast(world, &bytes, sizeof bytes, 0);
     if (status == YK_OK) first = calloc((size_t)bytes, 1);
-    if (first && yk_world_rank(world) == 0) memcpy(first, text, n);
+    if (status == YK_OK) status = yk_world_min(world, is_written && first, &whole);
+    if (status == YK_OK && !whole)
+        status = yk_fail(YK_ENOMEM, "configuration", "some rank has no memory for its text");
+    if (status == YK_OK && yk_world_rank(world) == 0) memcpy(first, text, n);
     if (status == YK_OK) status = yk_world_broadcast(world, first, bytes, 0);
     if (status == YK_OK) status = say_difference(text, first);
     free(text);

@@ -207,8 +207,7 @@ static yk_status create_engine(yk_trainer *t)
                             &t->engine);
 }
 
-/* From now on ranks are watched. Starting may take longer than what comes.           [collective]
- * */
+/* From now on ranks are watched. Starting may take longer than what comes.          [collective] */
 static yk_status watch(yk_trainer *t)
 {
     double timeout_s = t->config->comm.timeout;

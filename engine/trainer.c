@@ -404,8 +404,7 @@ static yk_status run_step(yk_trainer *t, int64_t step)
 
 static yk_status train(yk_trainer *t)
 {
-    /* A GPU works on a step while the host enqueues the next; on the CPU a step is done on return.
-     * */
+    /* A GPU works on a step while the host enqueues the next; a CPU has done it on return. */
     int64_t ahead = yk_device_get_kind(t->device) == YK_DEVICE_CUDA ? 1 : 0;
     t->begin_s = yk_clock_s();
     for (int64_t step = 0; step < t->config->train.steps; step++) {

@@ -55,6 +55,12 @@ expect_text out "documents  2, ended by token 10"
 expect_text out "windows    3 of 8 tokens"
 expect_text out 'begins     "In the beginning\nwas the"'
 
+case_is "inspect shows no bytes that a terminal would not take for text"
+printf '\033[2J\302\233\377k\303\266ln\302\240\tabcdefghijk\342\202\254' >odd.txt
+run "$yoke" data inspect odd.txt --format text
+expect_status 0
+expect_text out $'begins     "?[2J?\357\277\275k\303\266ln\302\240?abcdefghi"'
+
 case_is "inspect reads text through a tokenizer"
 run "$yoke" data inspect text.txt --tokenizer "$golden/gpt2.json"
 expect_status 0
