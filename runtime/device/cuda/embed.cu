@@ -1,20 +1,21 @@
 /* runtime/device/cuda/embed.cu - embedding, forward and backward.
  *
- * Forward is a gather: a thread makes 16 bytes of one row. Bytes per element of
- * y, 16-bit: read 2 (the token's row; positions come from the cache), write 2.
+ * Forward is a gather: a thread makes 16 bytes of each of ROWS rows, all of
+ * which it asks for before it waits for the first. Bytes per element of y,
+ * 16-bit: read 2 (the token's row; positions come from the cache), write 2.
  *
  * Backward sums the rows of dy that share a token, in order of row. Rows are
  * sorted by token (embed_sort.cu, which makes rows that no token names zero)
  * and cut into chunks of equal length, so that a frequent token costs no more
- * than rare ones. A chunk writes the sums of
- * runs that lie within it; a run that crosses a chunk's edge leaves partial
- * sums in fp32, which a second kernel adds up in order of chunks. Bytes per
- * element of dy: read 2; write the rows that occur; edges add 8 /
- * YK_CUDA_EMBED_CHUNK twice.
+ * than rare ones. A chunk writes the sums of runs that lie within it; a run
+ * that crosses a chunk's edge leaves partial sums in fp32, which a second
+ * kernel adds up in order of chunks. Bytes per element of dy: read 2; write the
+ * rows that occur; edges add 8 / YK_CUDA_EMBED_CHUNK twice.
  */
 #include "runtime/device/cuda/kernels.cuh"
 #include "runtime/device/cuda/sizes.h"
 
+#define ROWS  4 /* of a block of the forward pass */
 #define CHUNK YK_CUDA_EMBED_CHUNK
 
 /* ---- forward
@@ -22,21 +23,35 @@
  */
 
 template <typename T, int V>
-static __global__ void embed_rows(T *y, const T *wte, const T *wpe, const int32_t *tokens,
-                                  const int32_t *positions, int cols)
+static __global__ void __launch_bounds__(256)
+    embed_rows(T *__restrict__ y, const T *__restrict__ wte, const T *__restrict__ wpe,
+               const int32_t *__restrict__ tokens, const int32_t *__restrict__ positions,
+               int64_t rows, int cols)
 {
-    int64_t row = blockIdx.x;
-    const T *token_row = wte + (int64_t)tokens[row] * cols;
-    const T *position_row = wpe ? wpe + (int64_t)positions[row] * cols : NULL;
+    int64_t first = (int64_t)blockIdx.x * ROWS;
     for (int c = threadIdx.x * V; c < cols; c += blockDim.x * V) {
-        float e[V], p[V];
-        load_floats<T, V>(token_row + c, e);
-        if (position_row) {
-            load_floats<T, V>(position_row + c, p);
+        pack<T, V> token[ROWS] = {}, position[ROWS] = {};
+#pragma unroll
+        for (int u = 0; u < ROWS; u++)
+            if (first + u < rows) {
+                token[u] = load<T, V>(wte + (int64_t)tokens[first + u] * cols + c);
+                if (wpe) position[u] = load<T, V>(wpe + (int64_t)positions[first + u] * cols + c);
+            }
+#pragma unroll
+        for (int u = 0; u < ROWS; u++) {
+            if (first + u >= rows) break;
+            T *to = y + (first + u) * cols + c;
+            if (!wpe) {
+                store<T, V>(to, token[u]);
+                continue;
+            }
+            float e[V], p[V];
+            unpack<T, V>(token[u], e);
+            unpack<T, V>(position[u], p);
 #pragma unroll
             for (int i = 0; i < V; i++) e[i] += p[i];
+            store_floats<T, V>(to, e);
         }
-        store_floats<T, V>(y + row * cols + c, e);
     }
 }
 
@@ -45,8 +60,9 @@ static cudaError_t launch_embed(const yk_embed_forward_args *a, cudaStream_t s)
 {
     int64_t threads = at_most(div_up(a->cols / V, 32) * 32, 256);
     if (threads < 32) threads = 32;
-    embed_rows<T, V><<<(unsigned)a->rows, (unsigned)threads, 0, s>>>(
-        (T *)a->y, (const T *)a->wte, (const T *)a->wpe, a->tokens, a->positions, (int)a->cols);
+    embed_rows<T, V><<<(unsigned)div_up(a->rows, ROWS), (unsigned)threads, 0, s>>>(
+        (T *)a->y, (const T *)a->wte, (const T *)a->wpe, a->tokens, a->positions, a->rows,
+        (int)a->cols);
     return cudaGetLastError();
 }
 
