@@ -12,6 +12,12 @@
 #include "engine/device_choice.h"
 #include "runtime/device/tune.h"
 
+/* What is asked for. */
+typedef struct request {
+    const char *device, *preset, *dtype, *attention;
+    bool json, loose, tune;
+} request;
+
 /* ---- printing ----------------------------------------------------------------------------- */
 
 static double limit_s(const yk_bench *b, const yk_cost *cost)
@@ -101,12 +107,7 @@ static yk_status choose_attention(yk_device *device, const char *name, bool loos
     return yk_fail(YK_EINVAL, "--attention", "\"%s\" is none of auto, cudnn, own", name);
 }
 
-static yk_status choose_tuning(yk_device *device, bool tune)
-{
-    return yk_device_tune(device, tune ? YK_TUNE_FULL : YK_TUNE_OFF, "");
-}
-
-static yk_status bench_ops(yk_bench *b, bool json)
+static yk_status time_ops(yk_bench *b, bool json)
 {
     YK_TRY(yk_device_describe(b->device, &b->planned));
     yk_status status = yk_bench_open(b);
@@ -119,33 +120,47 @@ static yk_status bench_ops(yk_bench *b, bool json)
     return status;
 }
 
+static yk_status bench_ops(yk_bench *b, const request *r)
+{
+    YK_TRY(yk_bench_find_dtype(r->dtype, &b->dtype));
+    YK_TRY(find_shape(r->preset, &b->shape));
+    YK_TRY(open_device(r->device, &b->device));
+    yk_status status = yk_bench_check_only(b);
+    if (status == YK_OK) status = choose_attention(b->device, r->attention, r->loose);
+    if (status == YK_OK)
+        status = yk_device_tune(b->device, r->tune ? YK_TUNE_FULL : YK_TUNE_OFF, "");
+    if (status == YK_OK) status = time_ops(b, r->json);
+    yk_device_close(b->device);
+    return status;
+}
+
 yk_status yk_cli_bench(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "step") == 0) return yk_bench_step(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "comm") == 0) return yk_bench_comm(argc - 1, argv + 1);
-    const char *device = "auto", *preset = "gpt2-124m", *dtype = "bf16", *what;
-    const char *attention = "auto";
-    bool json = false, loose = false, tune = false, done;
+    request r = {.device = "auto", .preset = "gpt2-124m", .dtype = "bf16", .attention = "auto"};
+    const char *what;
+    bool done;
     int n;
     yk_bench b = {.batch = 64, .seq_len = 1024, .stretch_ms = 5, .only = ""};
     const yk_cli_option options[] = {
-        yk_bench_option_model(&preset),
+        yk_bench_option_model(&r.preset),
         yk_bench_option_micro_batch(&b.batch, "sequences (64)"),
         yk_bench_option_seq(&b.seq_len),
-        yk_bench_option_dtype(&dtype, "fp32, bf16 or fp16 (bf16)"),
-        yk_bench_option_device(&device),
+        yk_bench_option_dtype(&r.dtype, "fp32, bf16 or fp16 (bf16)"),
+        yk_bench_option_device(&r.device),
         {.name = "attention",
          .type = YK_CLI_TEXT,
-         .out = &attention,
+         .out = &r.attention,
          .value = "WHOSE",
          .text = "kernels: auto, cudnn or own (auto)"},
         {.name = "loose",
          .type = YK_CLI_SWITCH,
-         .out = &loose,
+         .out = &r.loose,
          .text = "as with numerics.deterministic: false"},
         {.name = "tune",
          .type = YK_CLI_SWITCH,
-         .out = &tune,
+         .out = &r.tune,
          .text = "let the library's algorithms race, and time the fastest"},
         {.name = "stretch",
          .type = YK_CLI_INT,
@@ -159,7 +174,7 @@ yk_status yk_cli_bench(int argc, char **argv)
          .out = &b.only,
          .value = "NAME",
          .text = "only operations whose name has this in it; several with commas between them"},
-        yk_bench_option_json(&json),
+        yk_bench_option_json(&r.json),
     };
     const yk_cli_command command = {
         .name = "bench",
@@ -178,13 +193,5 @@ yk_status yk_cli_bench(int argc, char **argv)
     YK_TRY(yk_cli_parse(&command, argc, argv, &what, &n, &done));
     if (done) return YK_OK;
     if (strcmp(what, "ops") != 0) return yk_fail(YK_EINVAL, what, "bench offers: ops, step, comm");
-    YK_TRY(yk_bench_find_dtype(dtype, &b.dtype));
-    YK_TRY(find_shape(preset, &b.shape));
-    YK_TRY(open_device(device, &b.device));
-    yk_status status = yk_bench_check_only(&b);
-    if (status == YK_OK) status = choose_attention(b.device, attention, loose);
-    if (status == YK_OK) status = choose_tuning(b.device, tune);
-    if (status == YK_OK) status = bench_ops(&b, json);
-    yk_device_close(b.device);
-    return status;
+    return bench_ops(&b, &r);
 }

@@ -14,9 +14,13 @@
 #define CHUNK   65536
 #define N_SHOWN 24 /* tokens whose ids and text are shown */
 
-/* The options of a call. */
+/* What is asked for; "" : not given. */
+typedef struct request {
+    const char *format, *dtype, *tokenizer;
+} request;
+
 typedef struct inspection {
-    yk_config config; /* format, dtype, tokenizer */
+    yk_config config; /* format, dtype */
     int64_t vocab;    /* 0: not given */
     int64_t seq_len;  /* 0: not given */
     int64_t doc_token;
@@ -167,34 +171,47 @@ static yk_status set_key(yk_config *config, const char *key, const char *value)
     return yk_config_set(config, text);
 }
 
-static yk_status inspect(inspection *s, const char *const *paths, int n)
+static yk_status prepare(inspection *s, const request *r)
 {
+    YK_TRY(yk_config_init(&s->config));
+    YK_TRY(set_key(&s->config, "data.format", r->format));
+    YK_TRY(set_key(&s->config, "data.dtype", r->dtype));
+    YK_TRY(yk_tokenizer_open(r->tokenizer, &s->tokenizer));
     s->ids = malloc(CHUNK * sizeof *s->ids);
-    if (!s->ids) return yk_fail(YK_ENOMEM, "data inspect", "no memory to read");
-    for (int i = 0; i < n; i++) YK_TRY(inspect_pattern(s, paths[i]));
-    return YK_OK;
+    return s->ids ? YK_OK : yk_fail(YK_ENOMEM, "data inspect", "no memory to read");
+}
+
+static yk_status inspect(inspection *s, const request *r, const char *const *paths, int n)
+{
+    yk_status status = prepare(s, r);
+    for (int i = 0; i < n && status == YK_OK; i++) status = inspect_pattern(s, paths[i]);
+    yk_tokenizer_close(s->tokenizer);
+    yk_config_fini(&s->config);
+    free(s->ids);
+    return status;
 }
 
 yk_status yk_cli_data_inspect(int argc, char **argv)
 {
     inspection s = {.doc_token = -1};
-    const char *paths[YK_CLI_LIST_MAX], *format = "", *dtype = "", *tokenizer = "";
+    request r = {.format = "", .dtype = "", .tokenizer = ""};
+    const char *paths[YK_CLI_LIST_MAX];
     int n;
     bool done;
     const yk_cli_option options[] = {
         {.name = "format",
          .type = YK_CLI_TEXT,
-         .out = &format,
+         .out = &r.format,
          .value = "NAME",
          .text = "text, llmc, raw or megatron, as data.format (auto)"},
         {.name = "dtype",
          .type = YK_CLI_TEXT,
-         .out = &dtype,
+         .out = &r.dtype,
          .value = "NAME",
          .text = "uint16 or uint32: ids of raw files, as data.dtype (uint16)"},
         {.name = "tokenizer",
          .type = YK_CLI_TEXT,
-         .out = &tokenizer,
+         .out = &r.tokenizer,
          .value = "FILE",
          .text = "a tokenizer.json, to encode text and to show ids as text"},
         {.name = "vocab",
@@ -231,14 +248,5 @@ yk_status yk_cli_data_inspect(int argc, char **argv)
         .n_options = sizeof options / sizeof options[0],
     };
     YK_TRY(yk_cli_parse(&command, argc, argv, paths, &n, &done));
-    if (done) return YK_OK;
-    YK_TRY(yk_config_init(&s.config));
-    yk_status status = set_key(&s.config, "data.format", format);
-    if (status == YK_OK) status = set_key(&s.config, "data.dtype", dtype);
-    if (status == YK_OK) status = yk_tokenizer_open(tokenizer, &s.tokenizer);
-    if (status == YK_OK) status = inspect(&s, paths, n);
-    yk_tokenizer_close(s.tokenizer);
-    yk_config_fini(&s.config);
-    free(s.ids);
-    return status;
+    return done ? YK_OK : inspect(&s, &r, paths, n);
 }

@@ -26,6 +26,8 @@ static yk_status prepare(yk_prepare_options *o, const char *const *inputs, int n
 {
     yk_prepare_result result;
     yk_status status = YK_OK;
+    if (!o->out[0])
+        return yk_fail(YK_EINVAL, "data prepare", "--out is missing; name the directory to make");
     for (int i = 0; i < n_inputs && status == YK_OK; i++) {
         status = yk_string_list_append(&o->inputs, inputs[i]);
     }
@@ -92,9 +94,5 @@ yk_status yk_cli_data_prepare(int argc, char **argv)
         .n_options = sizeof options / sizeof options[0],
     };
     YK_TRY(yk_cli_parse(&command, argc, argv, inputs, &n, &done));
-    if (done) return YK_OK;
-    if (!o.out[0]) {
-        return yk_fail(YK_EINVAL, "data prepare", "--out is missing; name the directory to make");
-    }
-    return prepare(&o, inputs, n);
+    return done ? YK_OK : prepare(&o, inputs, n);
 }

@@ -1,5 +1,6 @@
 /* cli/generate.c - `yoke generate`: text from a model. */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -16,12 +17,50 @@ static yk_status generate(const yk_inference_options *model, const yk_write_opti
     return status;
 }
 
+/* How the next token is chosen. */
+static void sampling_options(yk_sample_options *s, yk_cli_option rows_out[4])
+{
+    const yk_cli_option rows[4] = {
+        {.name = "temperature",
+         .type = YK_CLI_REAL,
+         .out = &s->temperature,
+         .value = "X",
+         .text = "0 is always the most probable token (default 1)",
+         .low = 0,
+         .high = 100},
+        {.name = "top-k",
+         .type = YK_CLI_INT,
+         .out = &s->top_k,
+         .value = "N",
+         .text = "choose among the N most probable tokens; 0: all (default)",
+         .min = 0,
+         .max = INT32_MAX},
+        {.name = "top-p",
+         .type = YK_CLI_REAL,
+         .out = &s->top_p,
+         .value = "P",
+         .text = "choose among the fewest tokens whose probabilities reach P (default 1: all)",
+         .low = 0,
+         .high = 1},
+        {.name = "seed",
+         .type = YK_CLI_INT,
+         .out = &s->seed,
+         .value = "N",
+         .text = "the same seed writes the same text (default 0)",
+         .min = 0,
+         .max = INT64_MAX},
+    };
+    memcpy(rows_out, rows, sizeof rows);
+}
+
 yk_status yk_cli_generate(int argc, char **argv)
 {
     yk_inference_options model = {.tokenizer = "", .batch = 1};
     yk_write_options text = {.prompt = "", .max_tokens = 200, .sample = {1.0, 0, 1.0, 0}};
+    yk_cli_option rows[4];
     bool done;
     int n;
+    sampling_options(&text.sample, rows);
     const yk_cli_option options[] = {
         {.name = "prompt",
          .type = YK_CLI_TEXT,
@@ -36,34 +75,10 @@ yk_status yk_cli_generate(int argc, char **argv)
          .text = "new tokens (default 200)",
          .min = 0,
          .max = INT32_MAX},
-        {.name = "temperature",
-         .type = YK_CLI_REAL,
-         .out = &text.sample.temperature,
-         .value = "X",
-         .text = "0 is always the most probable token (default 1)",
-         .low = 0,
-         .high = 100},
-        {.name = "top-k",
-         .type = YK_CLI_INT,
-         .out = &text.sample.top_k,
-         .value = "N",
-         .text = "choose among the N most probable tokens; 0: all (default)",
-         .min = 0,
-         .max = INT32_MAX},
-        {.name = "top-p",
-         .type = YK_CLI_REAL,
-         .out = &text.sample.top_p,
-         .value = "P",
-         .text = "choose among the fewest tokens whose probabilities reach P (default 1: all)",
-         .low = 0,
-         .high = 1},
-        {.name = "seed",
-         .type = YK_CLI_INT,
-         .out = &text.sample.seed,
-         .value = "N",
-         .text = "the same seed writes the same text (default 0)",
-         .min = 0,
-         .max = INT64_MAX},
+        rows[0],
+        rows[1],
+        rows[2],
+        rows[3],
         {.name = "tokenizer",
          .type = YK_CLI_TEXT,
          .out = &model.tokenizer,

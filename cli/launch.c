@@ -50,11 +50,13 @@ static bool is_option(const char *word, const yk_cli_option *o)
 
 #define RIGHT_ORDER "yoke launch -n 4 train CONFIG --set KEY=VALUE"
 
-/* Two lists of options in one line are easily mixed up: --set stands after `train`, ours before. */
-static yk_status check_sides(const yk_cli_command *command, int argc, char **argv)
+/* A launch is one process, but for the question that mpirun asks of hosts. Two lists of options in one
+ * line are easily mixed up: --set stands after `train`, ours before. */
+static yk_status check_words(const yk_cli_command *command, int argc, char **argv)
 {
     static const yk_cli_option set = {.name = "set"};
     int i = 1;
+    if (argc < 2 || strcmp(argv[1], "place") != 0) YK_TRY(yk_cli_check_one_process("launch"));
     for (; i < argc && strcmp(argv[i], "train") != 0; i++)
         if (is_option(argv[i], &set))
             return yk_fail(YK_EINVAL, "launch",
@@ -171,11 +173,9 @@ yk_status yk_cli_launch(int argc, char **argv)
         .options = options,
         .n_options = sizeof options / sizeof options[0],
     };
-    if (argc < 2 || strcmp(argv[1], "place") != 0) YK_TRY(yk_cli_check_one_process("launch"));
-    YK_TRY(check_sides(&command, argc, argv));
+    YK_TRY(check_words(&command, argc, argv));
     YK_TRY(yk_cli_parse(&command, argc, argv, operands, &n, &done));
-    if (done) return YK_OK;
     o.n_ranks = (int)n_ranks;
     o.restarts = (int)restarts;
-    return launch(&o, n, operands);
+    return done ? YK_OK : launch(&o, n, operands);
 }

@@ -81,6 +81,15 @@ static yk_status plan(const yk_config *config, const request *r, const yk_cli_li
     return print(config, r, &shape, &spec, r->ranks > 1 ? &topology : NULL);
 }
 
+static yk_status plan_file(const char *path, const request *r, const yk_cli_list *sets)
+{
+    yk_config config;
+    YK_TRY(yk_cli_read_config(path, sets, &config));
+    yk_status status = plan(&config, r, sets);
+    yk_config_fini(&config);
+    return status;
+}
+
 yk_status yk_cli_plan(int argc, char **argv)
 {
     yk_cli_list sets = {.n_items = 0};
@@ -137,10 +146,5 @@ yk_status yk_cli_plan(int argc, char **argv)
         .n_options = sizeof options / sizeof options[0],
     };
     YK_TRY(yk_cli_parse(&command, argc, argv, &path, &n, &done));
-    if (done) return YK_OK;
-    yk_config config;
-    YK_TRY(yk_cli_read_config(path, &sets, &config));
-    yk_status status = plan(&config, &r, &sets);
-    yk_config_fini(&config);
-    return status;
+    return done ? YK_OK : plan_file(path, &r, &sets);
 }
