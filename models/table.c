@@ -1,7 +1,7 @@
 /* models/table.c - the parameter table of a decoder.
  *
  * Products that read the same input are one matrix: q, k and v; gate and up. Matrices are (out,in),
- * whatever a family's files hold; hf.c turns and cuts them. Only matrices decay.
+ * whatever a family's files hold; hf_tensors.c turns and cuts them. Only matrices decay.
  */
 #include "models/table.h"
 

@@ -79,9 +79,9 @@ typedef enum yk_reduce_every {
 } yk_reduce_every;
 
 typedef enum yk_comm_choice {
-    YK_COMM_AUTO,    /* hostmem where ranks share a GPU, else nccl on GPUs and mpi on processors */
-    YK_COMM_MPI,     /* from host memory */
-    YK_COMM_NCCL,    /* from GPU to GPU */
+    YK_COMM_AUTO, /* mpi on processors; hostmem where ranks share a GPU; else nccl, or the faster */
+    YK_COMM_MPI,  /* from host memory */
+    YK_COMM_NCCL, /* from GPU to GPU */
     YK_COMM_HOSTMEM, /* by copy engines through host memory that a node's ranks share */
 } yk_comm_choice;
 
@@ -105,8 +105,8 @@ typedef enum yk_attention_choice {
 
 typedef enum yk_tune_choice {
     YK_TUNE_CHOICE_OFF,    /* the library's first choice */
-    YK_TUNE_CHOICE_CACHED, /* what an earlier run found */
-    YK_TUNE_CHOICE_FULL,   /* that, and what is faster of what none has tried */
+    YK_TUNE_CHOICE_CACHED, /* what an earlier run found; a lone rank times what none has */
+    YK_TUNE_CHOICE_FULL,   /* everything is timed anew */
 } yk_tune_choice;
 
 typedef enum yk_device_choice {

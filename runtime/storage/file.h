@@ -87,7 +87,7 @@ typedef struct yk_file_map {
     int64_t bytes;
 } yk_file_map;
 
-/* Map a whole file; pages are read when they are touched. Undone by yk_file_unmap().     [local] */
+/* Map a whole file; pages are read when they are touched. Undone by yk_file_map_close(). [local] */
 yk_status yk_file_map_open(const char *path, yk_file_map *map_out);
 
 /* Give the mapping back and clear it. One that is cleared already does nothing. */

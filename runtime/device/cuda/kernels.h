@@ -3,7 +3,7 @@
  * Each enqueues on `s` and returns what the launch said; none allocates or
  * waits, so that all can be captured into a graph. Arguments are those of
  * ops.h, checked by the dispatcher; `ws` is workspace of the size that
- * workspaces.h states. Tensors are in device memory.
+ * sizes.h states. Tensors are in device memory.
  */
 #ifndef YK_RUNTIME_DEVICE_CUDA_KERNELS_H
 #define YK_RUNTIME_DEVICE_CUDA_KERNELS_H
