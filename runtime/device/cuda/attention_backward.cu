@@ -1,23 +1,24 @@
 /* runtime/device/cuda/attention_backward.cu - causal attention backward with matrix instructions.
  *
- * Dao 2023, algorithm 2: a block owns BN keys of one query head and goes through tiles of BM queries from
- * the sequence's end to the diagonal. Scores are computed transposed, keys by queries, so that
- * probabilities and their gradients are operands of the next products as they lie in registers:
+ * Dao 2023, algorithm 2: a block owns BN keys of one query head and goes through tiles of BM
+ * queries from the sequence's end to the diagonal. Scores are computed transposed, keys by queries,
+ * so that probabilities and their gradients are operands of the next products as they lie in
+ * registers:
  *     S' = K Q'    P' = exp(S' - lse)    dP' = V dy'    dS' = P' (dP' - rowsum(dy y))
  *     dV += P' dy    dK += dS' Q    dQ += dS K, for which dS' goes through shared memory
- * Five products, each once. dK and dV stay in registers. dQ of a tile comes while the next tile's scores
- * do, where shared memory holds two of each: then all warps meet once a tile.
+ * Five products, each once. dK and dV stay in registers. dQ of a tile comes while the next tile's
+ * scores do, where shared memory holds two of each: then all warps meet once a tile.
  *
- * Order.  Parts of dQ of one tile are added in fp32, from the first keys to the diagonal, by one block
- * after the other (turns.cuh); a warp adds to what the same warp of the block before has left, and waits
- * for nobody else. The first keys, which most queries see, start first, so that all blocks end at about
- * the same time; heads go in rounds, so that blocks of a head start about as far apart as they have to
- * follow each other. The first part writes, the last one rounds into dqkv, and what lies between stays in
- * the cache: heads take turns at a few places. The heads of a key-value group add up dK and dV in the same
- * way, in order of head.
+ * Order.  Parts of dQ of one tile are added in fp32, from the first keys to the diagonal, by one
+ * block after the other (turns.cuh); a warp adds to what the same warp of the block before has
+ * left, and waits for nobody else. The first keys, which most queries see, start first, so that all
+ * blocks end at about the same time; heads go in rounds, so that blocks of a head start about as
+ * far apart as they have to follow each other. The first part writes, the last one rounds into
+ * dqkv, and what lies between stays in the cache: heads take turns at a few places. The heads of a
+ * key-value group add up dK and dV in the same way, in order of head.
  *
- * Operations: 5 T^2 D per head counting what is seen. Bytes: q, k, v, y, dy read and dq, dk, dv written
- * once; q and dy again from the cache for each block of keys.
+ * Operations: 5 T^2 D per head counting what is seen. Bytes: q, k, v, y, dy read and dq, dk, dv
+ * written once; q and dy again from the cache for each block of keys.
  */
 #include "runtime/device/cuda/sizes.h"
 #include "runtime/device/cuda/turns.cuh"
@@ -76,8 +77,8 @@ static __global__ void __launch_bounds__(256)
  * ---------------------------------------------------------------------------
  */
 
-/* x, of which the compiler does not know that it has used it before: what follows from it is computed
- * where it is needed and takes no register until then. */
+/* x, of which the compiler does not know that it has used it before: what follows from it is
+ * computed where it is needed and takes no register until then. */
 static __device__ inline int anew(int x)
 {
     asm volatile("" : "+r"(x));
@@ -323,8 +324,8 @@ static __device__ inline void put_rows(T *out, int stride, int row0, int n_rows,
         }
 }
 
-/* Heads go in rounds; in a round the first keys, which most queries see, start first, so that at the
- * end all blocks finish at about the same time. */
+/* Heads go in rounds; in a round the first keys, which most queries see, start first, so that at
+ * the end all blocks finish at about the same time. */
 static __device__ inline block_work work_of(const backward_shape &shape)
 {
     int block = anew(blockIdx.x), round = block / (shape.round_heads * shape.n_tiles);
@@ -356,8 +357,8 @@ static __device__ inline dq_turn turn_of(const backward_memory &memory, const bl
 }
 
 /* Add the warp's part of dS K to dq of a tile of queries when it is its turn, of which `found` was
- * the flag a while ago; pass on the tile before, whose flag gets `written`. Returns what this tile's
- * flag is to get once the part is there for all to see. */
+ * the flag a while ago; pass on the tile before, whose flag gets `written`. Returns what this
+ * tile's flag is to get once the part is there for all to see. */
 template <typename T, typename C>
 static __device__ inline int add_query_gradient(T *dqkv, uint32_t k_tile, uint32_t ds_tile,
                                                 int tile, int turn, int found, int written,
@@ -450,8 +451,8 @@ static __device__ inline void add_key_gradients(T *dqkv, float (&dk)[C::MT][C::C
              shape.head_size, dv, 1.0f);
 }
 
-/* The end of the tiles of queries that see any of n_keys keys from key0 on: documents begin in order,
- * so halve until the first tile that begins too late. */
+/* The end of the tiles of queries that see any of n_keys keys from key0 on: documents begin in
+ * order, so halve until the first tile that begins too late. */
 template <int BM>
 static __device__ inline int end_of_tiles(const int32_t *doc_start, int batch, int key0, int n_keys,
                                           int seq_len)

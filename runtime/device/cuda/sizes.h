@@ -98,9 +98,9 @@ static inline int64_t yk_cuda_flash_places(int64_t n, int64_t n_tiles)
 }
 
 /* Of n heads, how many have their blocks started in one round: as evenly as it goes. 512 blocks are
- * enough to keep those of one head apart and to fill the gaps at the end; more of them would read less
- * from the cache. A round begins when hardly any block of the round before the last is left, so that
- * none waits for a place, and none waits for a block that starts later. */
+ * enough to keep those of one head apart and to fill the gaps at the end; with more, less would be
+ * read from the cache. A round begins when hardly any block of the round before the last is left,
+ * so that none waits for a place; and none waits for a block that starts later. */
 static inline int64_t yk_cuda_flash_round(int64_t n, int64_t places)
 {
     if (n <= places) return n;
@@ -156,16 +156,16 @@ static inline yk_cuda_flash_layout yk_cuda_flash_plan(int64_t batch, int64_t seq
 /* What the library may ask for beside what is counted here: its own small change. */
 #define YK_CUDA_CUDNN_SPARE (INT64_C(4) << 20)
 
-/* An entry takes the row sums of dy y and, deterministic, dS, else the sums of dq in fp32 and half as
- * much again; with grouped queries dk and dv of every query head too, in fp32 at most. */
+/* An entry takes the row sums of dy y and, deterministic, dS, else the sums of dq in fp32 and half
+ * as much again; with grouped queries dk and dv of every query head too, in fp32 at most. */
 typedef struct yk_cuda_cudnn_layout {
     int64_t at_once;                /* entries of the batch; 0: not offered */
     int64_t row_sum, dq, workspace; /* offsets */
     int64_t workspace_bytes, bytes;
 } yk_cuda_cudnn_layout;
 
-/* How many entries of a batch go at once where `limit` may: as many in each round, if that costs no more
- * than a round in two, so that one plan serves all; else as evenly as it goes. */
+/* How many entries of a batch go at once where `limit` may: as many in each round, if that costs no
+ * more than a round in two, so that one plan serves all; else as evenly as it goes. */
 static inline int64_t yk_cuda_cudnn_at_once(int64_t batch, int64_t limit)
 {
     for (int64_t n = limit; 2 * n >= limit; n--)

@@ -1,9 +1,9 @@
 /* runtime/device/cuda/turns.cuh - sums to which blocks add their parts in turn, in one order.
  *
- * A part is fragments (mma.cuh) in registers; the sum so far lies in memory as the threads hold it, 16
- * bytes a thread, so that a thread reads what the same thread of the block before has written. A flag
- * says how many parts are in a sum, or that it is finished and its place free. Blocks must only wait
- * for blocks with lower numbers, which start before them: then they never wait for ever.
+ * A part is fragments (mma.cuh) in registers; the sum so far lies in memory as the threads hold it,
+ * 16 bytes a thread, so that a thread reads what the same thread of the block before has written. A
+ * flag says how many parts are in a sum, or that it is finished and its place free. Blocks must
+ * only wait for blocks with lower numbers, which start before them: then they never wait for ever.
  */
 #ifndef YK_RUNTIME_DEVICE_CUDA_TURNS_CUH
 #define YK_RUNTIME_DEVICE_CUDA_TURNS_CUH
