@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -39,13 +40,25 @@ static int local_rank_of(pid_t pid)
                                                                                      : -1;
 }
 
-/* mpirun, or its daemon on this host: the first ancestor that is no rank. */
+/* Is it mpirun or its daemon, by one of their names? Ranks in containers of their own see another. */
+static bool is_launcher(pid_t pid)
+{
+    static const char *const names[] = {"orte", "prte", "mpirun", "mpiexec"};
+    char path[YK_PROCESS_PATH];
+    yk_process_program(pid, path);
+    const char *slash = strrchr(path, '/');
+    for (size_t i = 0; slash && i < sizeof names / sizeof names[0]; i++)
+        if (strncmp(slash + 1, names[i], strlen(names[i])) == 0) return true;
+    return false;
+}
+
+/* The first ancestor that is no rank; 0: it is not mpirun. */
 static pid_t find_launcher(void)
 {
     pid_t pid = getppid();
     for (int i = 0; i < N_ANCESTORS && pid > 1 && local_rank_of(pid) >= 0; i++)
         pid = yk_process_parent(pid);
-    return pid;
+    return is_launcher(pid) ? pid : 0;
 }
 
 static look look_around(pid_t launcher, int own_rank, int n_ranks)
@@ -54,7 +67,7 @@ static look look_around(pid_t launcher, int own_rank, int n_ranks)
     pid_t children[2 * MAX_LOCAL];
     bool is_here[MAX_LOCAL] = {false};
     look found = unknown;
-    int n = yk_process_children(launcher, children, 2 * MAX_LOCAL);
+    int n = launcher ? yk_process_children(launcher, children, 2 * MAX_LOCAL) : 0;
     for (int i = 0; i < n; i++) {
         int rank = local_rank_of(children[i]);
         if (rank >= 0 && rank < n_ranks && yk_process_state(children[i]) != YK_PROCESS_ENDED)

@@ -5,8 +5,8 @@
  * in which a process fails, but one that ends with status 0 before MPI has started is no failure to
  * it. So while this process waits in MPI_Init, a thread looks whether mpirun still has every rank
  * of this host. When one stays away for three seconds, the first of those that are there says so
- * and ends this process with exit status 1, and mpirun the others. Under srun, and where /proc does
- * not tell, nobody looks.
+ * and ends this process with exit status 1, and mpirun the others. Under srun, in containers that
+ * hide mpirun, and where /proc does not tell, nobody looks.
  */
 #ifndef YK_COMM_ARRIVALS_H
 #define YK_COMM_ARRIVALS_H

@@ -2,7 +2,6 @@
 #include "runtime/machine/process.h"
 
 #include <dirent.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,19 +88,18 @@ bool yk_process_variable(pid_t pid, const char *name, char *value_out, size_t ca
     return found;
 }
 
-/* The file that a process runs; "" where that is not known. */
-static void read_program(pid_t pid, char program_out[PATH_MAX])
+void yk_process_program(pid_t pid, char path_out[YK_PROCESS_PATH])
 {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%ld/exe", (long)pid);
-    ssize_t n = readlink(path, program_out, PATH_MAX - 1);
-    program_out[n > 0 ? n : 0] = '\0';
+    char link[64];
+    snprintf(link, sizeof link, "/proc/%ld/exe", (long)pid);
+    ssize_t n = readlink(link, path_out, YK_PROCESS_PATH - 1);
+    path_out[n > 0 ? n : 0] = '\0';
 }
 
 bool yk_process_runs_same(pid_t a, pid_t b)
 {
-    char of_a[PATH_MAX], of_b[PATH_MAX];
-    read_program(a, of_a);
-    read_program(b, of_b);
+    char of_a[YK_PROCESS_PATH], of_b[YK_PROCESS_PATH];
+    yk_process_program(a, of_a);
+    yk_process_program(b, of_b);
     return of_a[0] && strcmp(of_a, of_b) == 0;
 }

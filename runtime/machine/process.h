@@ -26,6 +26,12 @@ pid_t yk_process_parent(pid_t pid);
  * where it has none or that is not known.                                              [local] */
 bool yk_process_variable(pid_t pid, const char *name, char *value_out, size_t capacity);
 
+/* A path of at most so many bytes, the final 0 included. */
+#define YK_PROCESS_PATH 4096
+
+/* The file that it runs; "" : not known.                                                 [local] */
+void yk_process_program(pid_t pid, char path_out[YK_PROCESS_PATH]);
+
 /* Do two processes run the same file? A child and its parent do for a moment, before it becomes
  * another program. */
 bool yk_process_runs_same(pid_t a, pid_t b);

@@ -88,11 +88,16 @@ static void a_copy_runs_the_same_and_another_program_does_not(void **state)
         pause();
         _exit(0);
     }
+    char path[YK_PROCESS_PATH];
+    yk_process_program(getpid(), path);
+    assert_string_equal(strrchr(path, '/'), "/test_process");
     assert_true(yk_process_runs_same(copy, getpid()));
     assert_false(yk_process_runs_same(child, getpid()));
     end_child(copy);
     end_child(child);
     assert_false(yk_process_runs_same(child, child));
+    yk_process_program(child, path);
+    assert_string_equal(path, "");
 }
 
 int main(void)
