@@ -1,7 +1,7 @@
 /* launch/slurm.c - writing a batch script and submitting it. */
 #include "launch/slurm.h"
 
-#include <errno.h>
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +14,18 @@
 static void write_option(FILE *out, const char *option)
 {
     fprintf(out, "#SBATCH --%s\n", option);
+}
+
+/* A name of one word: Slurm reads words, and makes a file's name of it. */
+static void write_name(const char *name, FILE *out)
+{
+    fputs("#SBATCH --job-name=", out);
+    for (const char *c = name; *c; c++) {
+        bool is_kept =
+            isalnum((unsigned char)*c) || strchr("_-+.", *c) || (unsigned char)*c >= 0x80;
+        fputc(is_kept ? *c : '_', out);
+    }
+    fputc('\n', out);
 }
 
 /* Ranks a node where hosts are named: the same on each, or 0. */
@@ -85,7 +97,7 @@ yk_status yk_slurm_write(const yk_slurm_job *job, FILE *out)
                        "the hosts would have different numbers of ranks; give each the same number "
                        "of slots, and -n as many as all of them");
     fputs("#!/bin/bash\n", out);
-    fprintf(out, "#SBATCH --job-name=%s\n", job->name);
+    write_name(job->name, out);
     write_shape(job, n_per_node, out);
     fprintf(out, "#SBATCH --signal=USR1@%d\n", SIGNAL_S);
     write_option(out, "requeue");

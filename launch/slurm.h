@@ -12,7 +12,7 @@
 #include "launch/hosts.h"
 
 typedef struct yk_slurm_job {
-    const char *name;      /* of the job */
+    const char *name;      /* of the job; what would not be a word of Slurm's becomes "_" */
     const yk_hosts *hosts; /* to run on by name; NULL: Slurm chooses */
     int n_ranks;
     int n_per_node;     /* ranks a node; 0: as Slurm likes. Ignored where hosts are named */

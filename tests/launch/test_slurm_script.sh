@@ -19,6 +19,12 @@ expect_text out " $(readlink -f "$yoke") train $config --set device=cpu"
 expect_no_text out gpus
 expect_no_text out nodelist
 
+case_is "a folder's name of several words or lines is one word of the script"
+launch -n 4 --slurm train "$config" --set device=cpu --set run.dir=$'runs/my run, 2\n#SBATCH --exclusive'
+expect_status 0
+grep -qx -e '#SBATCH --job-name=my_run__2__SBATCH_--exclusive' <<<"$out" || fail "not one word"
+[ "$(sed '/^srun/,$d' <<<"$out" | grep -c '^#SBATCH --exclusive')" -eq 0 ] || fail "an option that nobody gave"
+
 case_is "on GPUs each rank gets one"
 launch -n 8 --slurm train "$config" --set device=cuda
 expect_text out "#SBATCH --gpus-per-task=1"
