@@ -7,6 +7,7 @@
 
 #include "cli/bench.h"
 #include "runtime/base/arith.h"
+#include "runtime/base/mix.h"
 #include "runtime/base/words.h"
 
 #define PATTERN_NUMBERS (INT64_C(1) << 20)
@@ -18,10 +19,7 @@
 
 static uint64_t next_random(uint64_t *state)
 {
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15); /* Steele, Lea and Flood 2014 */
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
+    return yk_mix(*state += YK_MIX_STEP);
 }
 
 static float next_normal(uint64_t *state)

@@ -15,6 +15,7 @@
 #include "runtime/base/version.h"
 #include "runtime/device/tune.h"
 #include "runtime/storage/file.h"
+#include "runtime/storage/hash.h"
 
 #define HEADER     "yoke links 1: "
 #define WHAT_BYTES 256
@@ -23,19 +24,9 @@
 
 /* ---- what it is of ------------------------------------------------------------------------ */
 
-/* FNV-1a. */
-static uint64_t hash(uint64_t h, const void *data, size_t n)
-{
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < n; i++) h = (h ^ bytes[i]) * 1099511628211u;
-    return h;
-}
-
-#define HASH_START 14695981039346656037u
-
 static uint64_t hash_text(uint64_t h, const char *text)
 {
-    return hash(h, text, strlen(text) + 1);
+    return yk_hash64(text, (int64_t)strlen(text) + 1, h);
 }
 
 /* NCCL's settings, in whatever order they stand there. */
@@ -44,7 +35,7 @@ static uint64_t hash_settings(void)
     uint64_t sum = 0;
     for (char **e = environ; *e; e++)
         if (strncmp(*e, "NCCL_", 5) == 0 && strncmp(*e, "NCCL_DEBUG", 10) != 0)
-            sum += hash_text(HASH_START, *e);
+            sum += hash_text(0, *e);
     return sum;
 }
 
@@ -67,10 +58,10 @@ static yk_status mark_rank(yk_world *world, yk_device *device, uint64_t *mark_ou
     int32_t facts[3] = {yk_world_node(world), yk_device_reaches_peers(device),
                         yk_comm_nccl_version()};
     YK_TRY(name_card(device, card, sizeof card));
-    uint64_t settings = hash_settings(), h = hash_text(HASH_START, card);
+    uint64_t settings = hash_settings(), h = hash_text(0, card);
     h = hash_text(h, yk_device_get_spec(device)->bus_id);
-    h = hash(h, facts, sizeof facts);
-    *mark_out = hash(h, &settings, sizeof settings);
+    h = yk_hash64(facts, sizeof facts, h);
+    *mark_out = yk_hash64(&settings, sizeof settings, h);
     return YK_OK;
 }
 
@@ -84,8 +75,8 @@ static yk_status describe(yk_world *world, yk_device *device, yk_dtype wire, int
     yk_status status = mark_rank(world, device, &mine);
     yk_status told = yk_world_gather(world, &mine, sizeof mine, all);
     if (status == YK_OK) status = told;
-    uint64_t h = hash_text(HASH_START, YK_VERSION);
-    for (int i = 0; i < n && status == YK_OK; i++) h = hash(h, &all[i], sizeof all[i]);
+    uint64_t h = hash_text(0, YK_VERSION);
+    for (int i = 0; i < n && status == YK_OK; i++) h = yk_hash64(&all[i], sizeof all[i], h);
     snprintf(what, WHAT_BYTES, "%.63s, %d ranks on %d nodes, NCCL %d, %lld bytes of %s, %016llx",
              yk_device_get_spec(device)->name, n, yk_world_n_nodes(world), yk_comm_nccl_version(),
              (long long)bytes, yk_dtype_name(wire), (unsigned long long)h);
@@ -102,7 +93,7 @@ static bool find_path(const yk_config *config, const char *what, char *folder, c
     if (config->tune == YK_TUNE_CHOICE_OFF || !folder[0] || strlen(folder) > PATH_BYTES - 64)
         return false;
     snprintf(path, PATH_BYTES, "%.*s/links-%016llx.txt", PATH_BYTES - 64, folder,
-             (unsigned long long)hash_text(HASH_START, what));
+             (unsigned long long)hash_text(0, what));
     return true;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/arith.h"
+#include "runtime/base/mix.h"
 
 yk_status yk_sample_options_check(const yk_sample_options *o)
 {
@@ -18,19 +19,11 @@ yk_status yk_sample_options_check(const yk_sample_options *o)
     return YK_OK;
 }
 
-/* The finaliser of splitmix64 (Steele, Lea and Flood 2014): a bijection that mixes all bits. */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
 /* Uniform in 0 <= u < 1, 53 bits. */
 static double uniform(int64_t seed, uint64_t counter)
 {
-    uint64_t key = mix((uint64_t)seed + 0x9e3779b97f4a7c15u);
-    return (double)(mix(key + counter * 0x9e3779b97f4a7c15u) >> 11) * 0x1p-53;
+    uint64_t key = yk_mix((uint64_t)seed + YK_MIX_STEP);
+    return (double)(yk_mix(key + counter * YK_MIX_STEP) >> 11) * 0x1p-53;
 }
 
 /* The most probable token, the first of equals. */

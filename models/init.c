@@ -9,18 +9,12 @@
 
 #include "models/table.h"
 
-/* The finaliser of splitmix64 (Steele, Lea and Flood 2014): a bijection that mixes all bits. */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
+#include "runtime/base/mix.h"
 
 static uint64_t key_of(int64_t seed, const char *name)
 {
-    uint64_t key = mix((uint64_t)seed + 0x9e3779b97f4a7c15u);
-    for (const char *c = name; *c; c++) key = mix(key ^ (unsigned char)*c);
+    uint64_t key = yk_mix((uint64_t)seed + YK_MIX_STEP);
+    for (const char *c = name; *c; c++) key = yk_mix(key ^ (unsigned char)*c);
     return key;
 }
 
