@@ -18,24 +18,24 @@
 #include "runtime/device/finals.h"
 
 #define MAX_CANDIDATES 32
-#define BURSTS         5
+#define BURSTS         3
 #define BURST_MS       1.0f
 #define MAX_BURST_RUNS 16
 #define HOPELESS       1.12f /* times the best of the heat: not in the burst */
 #define NEAR           1.08f /* times the best of the burst: in the finals, as energies differ by that */
 #define MAX_RUNS       256 /* of a block: a kernel of microseconds draws little power */
-#define THIN_FROM      3   /* rounds */
+#define THIN_FROM      2   /* rounds */
 #define NEVER          1e30f
 
-/* How long it may take: some 0.2 s a choice where a run meets a shape for the first time, 1 s where
- * one asks for it. */
+/* How long it may take: some 0.1 s a choice where a run meets a shape for the first time, five times
+ * that where one asks for it. Rounds are even, so that each finalist is as early as late. */
 typedef struct effort {
     float warm_ms, block_ms;
     int rounds, n_finalists;
 } effort;
 
-static const effort brief = {.warm_ms = 20, .block_ms = 20, .rounds = 3, .n_finalists = 3};
-static const effort thorough = {.warm_ms = 150, .block_ms = 60, .rounds = 5, .n_finalists = 5};
+static const effort brief = {.warm_ms = 20, .block_ms = 20, .rounds = 2, .n_finalists = 3};
+static const effort thorough = {.warm_ms = 150, .block_ms = 60, .rounds = 4, .n_finalists = 5};
 
 typedef struct stopwatch {
     cudaEvent_t begin, end;
