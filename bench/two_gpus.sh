@@ -20,6 +20,7 @@
 #   --only REGEX   the rows whose label matches, such as '124m.*nop2p.*bf16'
 #   --steps N      timed steps of a row (20)
 #   --warmup N     steps before them (4)
+#   --compile MODE  how PyTorch compiles: full, or block, which starts sooner (full)
 #   --full         every stage, accumulation and wire with peer-to-peer too
 #   --list         print the labels of the rows and run none
 #
@@ -28,7 +29,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-yoke=build/yoke torch='' out=bench/out only=. steps=20 warmup=4 full='' list=''
+yoke=build/yoke torch='' out=bench/out only=. steps=20 warmup=4 compile=full full='' list=''
 parts=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -38,6 +39,7 @@ while [ $# -gt 0 ]; do
     --only) only=$2 && shift ;;
     --steps) steps=$2 && shift ;;
     --warmup) warmup=$2 && shift ;;
+    --compile) compile=$2 && shift ;;
     --full) full=1 ;;
     --list) list=1 ;;
     correct | comm | scale | large | nodes) parts+=("$1") ;;
@@ -211,7 +213,7 @@ torch_row() { # LABEL P2P N OPTION...
     shift 3
     [ -n "$torch" ] || return 0
     row "torch $label" "$p2p" timeout --foreground -k 10 600 python3 -m torch.distributed.run --nproc-per-node="$n" \
-        --master-port=$port "$torch" --steps "$steps" --warmup "$warmup" --compile "$@"
+        --master-port=$port "$torch" --steps "$steps" --warmup "$warmup" --compile "$compile" "$@"
 }
 
 # yoke's name, bench_torch.py's, sequences a rank
