@@ -78,7 +78,12 @@ ranks() {
 }
 export YK_RANK_DEVICE=cuda OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 backends=(hostmem)
-[ "$(nvidia-smi -L 2>/dev/null | wc -l)" -lt 2 ] || backends+=(nccl) # which wants a GPU a rank
+if [ -n "${CUDA_VISIBLE_DEVICES-}" ]; then
+    gpus=$(tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
+else
+    gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
+fi
+[ "$gpus" -lt 2 ] || backends+=(nccl) # which wants a GPU a rank
 for backend in "${backends[@]}"; do
     export YK_RANK_BACKEND=$backend
     ranks tests/ranks/comm/rank_stress 3000 1
