@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "runtime/device/cuda/race.h"
+#include "tests/runtime/device/op_case.h"
 #include "tests/runtime/device/tested_device.h"
 
 #define BYTES        (INT64_C(32) << 20)
@@ -125,7 +126,7 @@ static void a_race_says_what_it_took_and_gained(void **state)
 
 int main(void)
 {
-    if (!tested_on_cuda() || tested_device_missing()) return 77;
+    if (!tested_on_cuda() || op_device_missing()) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_fastest_wins, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_does_not_repeat_its_bits_is_left_out, set_up,
