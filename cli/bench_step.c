@@ -110,18 +110,14 @@ static yk_status find_place(bench_step *b)
 {
     int gpu = 0, n_cores = 0;
     yk_device_spec spec;
+    yk_host_room room;
     if (b->n_ranks > 1)
         YK_TRY(yk_bind_rank(b->world, yk_config_wants_gpu(&b->config),
                             b->config.launch.ranks_per_gpu, &gpu, &n_cores));
     YK_TRY(yk_device_open_chosen(&b->config, gpu, n_cores, &b->device));
     b->at_s[PHASE_DEVICE] = yk_clock_age_s();
-    YK_TRY(yk_device_describe(b->device, &spec));
-    if (spec.kind == YK_DEVICE_CUDA) spec.memory_bytes /= b->config.launch.ranks_per_gpu;
-    if (b->world) YK_TRY(yk_world_min(b->world, spec.memory_bytes, &spec.memory_bytes));
-    int ranks_here = b->n_ranks > 1 ? yk_world_local_size(b->world) : 1;
-    spec.host_bytes = yk_host_room_read("").bytes / ranks_here;
-    if (b->n_ranks > 1) YK_TRY(yk_world_min(b->world, spec.host_bytes, &spec.host_bytes));
-    yk_topology topology = yk_ranks_topology(&spec, b->n_ranks, ranks_here);
+    YK_TRY(yk_device_describe_part(&b->config, b->world, b->device, &spec, &room));
+    yk_topology topology = yk_ranks_topology(&spec, b->n_ranks, yk_world_local_size(b->world));
     YK_TRY(
         yk_plan_make(&b->config, &b->shape, &spec, b->n_ranks > 1 ? &topology : NULL, 0, &b->plan));
     YK_TRY(

@@ -103,6 +103,23 @@ yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out)
     return YK_OK;
 }
 
+yk_status yk_device_describe_part(const yk_config *config, yk_world *world, const yk_device *device,
+                                  yk_device_spec *spec_out, yk_host_room *room_out)
+{
+    yk_device_spec spec;
+    yk_host_room room = yk_host_room_read("");
+    YK_TRY(yk_device_describe(device, &spec));
+    if (spec.kind == YK_DEVICE_CUDA) spec.memory_bytes /= config->launch.ranks_per_gpu;
+    spec.host_bytes = room.bytes / (world ? yk_world_local_size(world) : 1);
+    if (world) {
+        YK_TRY(yk_world_min(world, spec.memory_bytes, &spec.memory_bytes));
+        YK_TRY(yk_world_min(world, spec.host_bytes, &spec.host_bytes));
+    }
+    *spec_out = spec;
+    *room_out = room;
+    return YK_OK;
+}
+
 yk_status yk_device_describe_chosen(const yk_config *config, yk_device_spec *spec_out)
 {
     yk_device *device;

@@ -2,8 +2,10 @@
 #ifndef YK_ENGINE_DEVICE_CHOICE_H
 #define YK_ENGINE_DEVICE_CHOICE_H
 
+#include "comm/world.h"
 #include "runtime/base/config.h"
 #include "runtime/device/device.h"
+#include "runtime/memory/host_room.h"
 
 /* Does a configuration ask for a GPU, or for one where there is one? */
 bool yk_config_wants_gpu(const yk_config *config);
@@ -26,6 +28,15 @@ yk_status yk_device_find_chosen(const yk_config *config, const char *name,
 /* What is known of an open device, with the rates of a known one of its kind where none were
  * measured. */
 yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out);
+
+/* The same of this rank's part: of a GPU and of the host's memory, as the ranks there share them, and of
+ * unlike ranks the least, so that all choose the same.                              [collective]
+ *
+ * world     NULL: this process alone
+ * room_out  what the ranks of this host have together
+ */
+yk_status yk_device_describe_part(const yk_config *config, yk_world *world, const yk_device *device,
+                                  yk_device_spec *spec_out, yk_host_room *room_out);
 
 /* The same of the device that a configuration asks for, which is opened and closed again. */
 yk_status yk_device_describe_chosen(const yk_config *config, yk_device_spec *spec_out);

@@ -144,15 +144,9 @@ static yk_status choose_as_first(yk_trainer *t, const yk_device_spec *spec, yk_c
 static yk_status plan(yk_trainer *t)
 {
     yk_device_spec spec;
-    YK_TRY(yk_device_describe(t->device, &spec));
-    if (spec.kind == YK_DEVICE_CUDA) spec.memory_bytes /= t->config->launch.ranks_per_gpu;
+    yk_host_room room;
     int ranks_here = t->world ? yk_world_local_size(t->world) : 1;
-    yk_host_room room = yk_host_room_read("");
-    spec.host_bytes = room.bytes / ranks_here;
-    if (t->world) {
-        YK_TRY(yk_world_min(t->world, spec.memory_bytes, &spec.memory_bytes));
-        YK_TRY(yk_world_min(t->world, spec.host_bytes, &spec.host_bytes));
-    }
+    YK_TRY(yk_device_describe_part(t->config, t->world, t->device, &spec, &room));
     if (t->world && !yk_world_is_regular(t->world))
         return yk_fail(YK_EINVAL, "ranks",
                        "nodes have different numbers of ranks; start as many on each");
