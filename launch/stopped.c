@@ -10,7 +10,7 @@
 
 #define MAX_CHILDREN 4096
 #define LOOK_MAX_S   2.0 /* what a look counts for at most: this process may have been stopped too */
-#define OTHERS_S     3.0 /* over the limit, for the ranks of other hosts to say it */
+#define OTHERS_S     2.0 /* over the limit, for the ranks of other hosts to say it */
 
 /* Children of mpirun that are ranks; the others are its ways to other hosts. */
 static int find_ranks(pid_t mpirun, pid_t ranks_out[MAX_CHILDREN])
