@@ -1,7 +1,7 @@
 /* cli/bench.c - `yoke bench ops`: the time of every operation and how far from the limit it is.
  *
- * The limits are measured first, on this device: a large copy and a large matrix product. A row's limit
- * is the larger of its operations at the product's rate and its bytes at the copy's.
+ * The limits are measured first, on this device: a large copy and a large matrix product. A row's
+ * limit is the larger of its operations at the product's rate and its bytes at the copy's.
  */
 #include <stdio.h>
 #include <string.h>

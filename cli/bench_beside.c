@@ -1,8 +1,10 @@
-/* cli/bench_beside.c - products without a pause, in blocks of equal work, while something else comes and goes.
+/* cli/bench_beside.c - products without a pause, in blocks of equal work, while something else
+ * comes and goes.
  *
- * A card that rests for a moment runs faster after it, so the products go on through everything: the blocks
- * that are compared, alone and beside, follow each other, and the power that the card may draw is in
- * balance by then. The next block is enqueued before the one before it is waited for. Medians count.
+ * A card that rests for a moment runs faster after it, so the products go on through everything:
+ * the blocks that are compared, alone and beside, follow each other, and the power that the card
+ * may draw is in balance by then. The next block is enqueued before the one before it is waited
+ * for. Medians count.
  */
 #include "cli/bench_beside.h"
 

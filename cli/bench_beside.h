@@ -1,5 +1,5 @@
-/* cli/bench_beside.h - what matrix products lose of their rate while something else goes on beside them, on all
- * ranks at once.
+/* cli/bench_beside.h - what matrix products lose of their rate while something else goes on beside
+ * them, on all ranks at once.
  */
 #ifndef YK_CLI_BENCH_BESIDE_H
 #define YK_CLI_BENCH_BESIDE_H
@@ -9,8 +9,8 @@
 
 typedef struct yk_beside yk_beside;
 
-/* Something else: `issue` one of it, `wait` for all that was issued. Called on a thread of its own, since a
- * stream that is full holds who calls. */
+/* Something else: `issue` one of it, `wait` for all that was issued. Called on a thread of its own,
+ * since a stream that is full holds who calls. */
 typedef struct yk_beside_work {
     yk_status (*issue)(const void *context);
     yk_status (*wait)(const void *context);

@@ -1,16 +1,16 @@
-/* cli/bench_comm.c - `yoke bench comm`: the time of collectives between the ranks that were started, how far
- * from the limit of the links it is, and what matrix products lose meanwhile.
+/* cli/bench_comm.c - `yoke bench comm`: the time of collectives between the ranks that were
+ * started, how far from the limit of the links it is, and what matrix products lose meanwhile.
  *
- * A size is that of the whole buffer: what a gather makes and what a reduction takes. Algorithm bandwidth
- * is the size over the time; bus bandwidth is what a link must carry for it at the least, so that it can
- * be compared between collectives and numbers of ranks: (n-1)/n of it for a gather or a scattered sum,
- * twice that for an all-reduce, once for a broadcast.
+ * A size is that of the whole buffer: what a gather makes and what a reduction takes. Algorithm
+ * bandwidth is the size over the time; bus bandwidth is what a link must carry for it at the least,
+ * so that it can be compared between collectives and numbers of ranks: (n-1)/n of it for a gather
+ * or a scattered sum, twice that for an all-reduce, once for a broadcast.
  *
- * The limit is measured first: what a rank's copies to the host and from it reach each way, both at once,
- * on all ranks together. A share of it is told where it means something: of the bus bandwidth, where
- * every rank's link to the host carries that much each way. So not on processors, which have no such
- * link, not between nodes, not where GPUs reach each other without the host, and not for a broadcast,
- * whose bytes take a link one way alone.
+ * The limit is measured first: what a rank's copies to the host and from it reach each way, both at
+ * once, on all ranks together. A share of it is told where it means something: of the bus
+ * bandwidth, where every rank's link to the host carries that much each way. So not on processors,
+ * which have no such link, not between nodes, not where GPUs reach each other without the host, and
+ * not for a broadcast, whose bytes take a link one way alone.
  */
 #include <stdio.h>
 #include <string.h>
@@ -145,8 +145,8 @@ static yk_status time_calls(const bench *b, kind k, int64_t count, int n, double
     return YK_OK;
 }
 
-/* The median of a few stretches, each long against a start. All ranks see the same seconds, so all make
- * the same number of calls. */
+/* The median of a few stretches, each long against a start. All ranks see the same seconds, so all
+ * make the same number of calls. */
 static yk_status time_row(const bench *b, kind k, int64_t count, double *seconds_out)
 {
     double seconds[STRETCHES];

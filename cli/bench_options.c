@@ -1,5 +1,5 @@
-/* cli/bench_options.c - the options that the parts of `yoke bench` have in common: one row each, so that they
- * mean the same everywhere.
+/* cli/bench_options.c - the options that the parts of `yoke bench` have in common: one row each, so
+ * that they mean the same everywhere.
  */
 #include <string.h>
 

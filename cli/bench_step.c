@@ -1,9 +1,9 @@
 /* cli/bench_step.c - `yoke bench step`: training steps of a model on random tokens, timed.
  *
- * The engine, its plan and its step are those of `yoke train`; only the data, and what a run writes,
- * are left out. Steps follow each other as they do there: on a GPU the host enqueues the next one
- * before it reads the outcome of the last. A step's time is that from the end of the one before to its
- * own end on the compute stream, whenever the host may learn of it.
+ * The engine, its plan and its step are those of `yoke train`; only the data, and what a run
+ * writes, are left out. Steps follow each other as they do there: on a GPU the host enqueues the
+ * next one before it reads the outcome of the last. A step's time is that from the end of the one
+ * before to its own end on the compute stream, whenever the host may learn of it.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -31,13 +31,13 @@
 #define MAX_SPANS 100000
 #define MAX_SUMS  64
 
-/* Steps whose enqueuing is timed, unless the plan says that they take longer than this: then the host waits
- * for room in the queue in any case. */
+/* Steps whose enqueuing is timed, unless the plan says that they take longer than this: then the
+ * host waits for room in the queue in any case. */
 #define HOST_STEPS  5
 #define HOST_STEP_S 1.0
 
-/* A step's time is read when the outcome of the one after it is there, for its end is marked after its
- * own outcome; the host may have enqueued the one after that by then, and no more. */
+/* A step's time is read when the outcome of the one after it is there, for its end is marked after
+ * its own outcome; the host may have enqueued the one after that by then, and no more. */
 #define N_TIMERS 3
 
 /* The start of a run, phase by phase. */
@@ -129,8 +129,8 @@ static yk_status find_place(bench_step *b)
     return YK_OK;
 }
 
-/* Random tokens as frequent as words are (Zipf 1935: by one over their rank), each the target of the
- * one before it, where the feed takes a batch from. */
+/* Random tokens as frequent as words are (Zipf 1935: by one over their rank), each the target of
+ * the one before it, where the feed takes a batch from. */
 static void fill_batch(bench_step *b)
 {
     yk_engine *e = b->engine;
@@ -170,7 +170,8 @@ static yk_status create_engine(bench_step *b)
 
 /* ---- timing ------------------------------------------------------------------------------- */
 
-/* What was sent and waited for so far, with no step under way, nor gathers that its update began. */
+/* What was sent and waited for so far, with no step under way, nor gathers that its update
+ * began. */
 static yk_status count_communication(bench_step *b, yk_comm_counts *sent_out, double *exposed_out)
 {
     const yk_store_groups *g = &b->engine->ranks.groups;
@@ -232,8 +233,8 @@ static yk_status time_steps(bench_step *b)
     YK_TRY(run_steps(b, r->warmup, r->steps));
     return count_communication(b, &b->sent_after, &b->exposed_after_s);
 }
-/* What the host takes to enqueue a step on a device that has nothing to do: with work before it, the
- * time would be that of waiting for a place in the queue. */
+/* What the host takes to enqueue a step on a device that has nothing to do: with work before it,
+ * the time would be that of waiting for a place in the queue. */
 static yk_status time_host(bench_step *b, int64_t first)
 {
     for (int i = 0; i < HOST_STEPS && b->plan.step_s < HOST_STEP_S; i++) {
@@ -296,7 +297,8 @@ static yk_status trace_step(bench_step *b)
 
 /* ---- printing ----------------------------------------------------------------------------- */
 
-/* What rank 0 sent in a step, how long that took its streams and how long the step waited for it. */
+/* What rank 0 sent in a step, how long that took its streams and how long the step waited for
+ * it. */
 static void print_communication(const bench_step *b)
 {
     const yk_comm_counts *then = &b->sent_before, *now = &b->sent_after;
@@ -332,7 +334,8 @@ static void print_start(const bench_step *b)
     printf("}, ");
 }
 
-/* The kernels that were chosen by timing, the seconds that took, and the part of their time it saves. */
+/* The kernels that were chosen by timing, the seconds that took, and the part of their time it
+ * saves. */
 static void print_tuning(const bench_step *b)
 {
     const yk_tune_sum sum = yk_device_tune_sum(b->device);

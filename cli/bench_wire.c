@@ -1,6 +1,6 @@
-/* cli/bench_wire.c - what a sum over ranks does to its bytes: a piece of gradients is packed, added to
- * what came from another rank, and unpacked. Gradients are of b->dtype and fp32; on a GPU there are as
- * many as in a block of some billion parameters, so that a launch is little beside them.
+/* cli/bench_wire.c - what a sum over ranks does to its bytes: a piece of gradients is packed, added
+ * to what came from another rank, and unpacked. Gradients are of b->dtype and fp32; on a GPU there
+ * are as many as in a block of some billion parameters, so that a launch is little beside them.
  */
 #include <stdio.h>
 

@@ -19,8 +19,8 @@ yk_status yk_cli_config(int argc, char **argv);
 yk_status yk_cli_launch(int argc, char **argv);
 yk_status yk_cli_bench(int argc, char **argv);
 
-/* What `refuse` says of `word`, said once where mpirun or srun started several processes that all find it
- * so. Its status. */
+/* What `refuse` says of `word`, said once where mpirun or srun started several processes that all
+ * find it so. Its status. */
 yk_status yk_cli_refuse(yk_status (*refuse)(const char *word), const char *word);
 
 /* For commands whose work ranks do not share: was this process started alone?

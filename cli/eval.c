@@ -66,7 +66,8 @@ static yk_status evaluate_files(const yk_inference_options *model, const yk_cli_
     return status;
 }
 
-/* On what the run of this configuration validates on, in its windows unless others were asked for. */
+/* On what the run of this configuration validates on, in its windows unless others were asked
+ * for. */
 static yk_status evaluate_as_configured(yk_inference_options model, yk_config *config)
 {
     yk_inference inference;

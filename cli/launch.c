@@ -50,8 +50,8 @@ static bool is_option(const char *word, const yk_cli_option *o)
 
 #define RIGHT_ORDER "yoke launch -n 4 train CONFIG --set KEY=VALUE"
 
-/* A launch is one process, but for the question that mpirun asks of hosts. Two lists of options in one
- * line are easily mixed up: --set stands after `train`, ours before. */
+/* A launch is one process, but for the question that mpirun asks of hosts. Two lists of options in
+ * one line are easily mixed up: --set stands after `train`, ours before. */
 static yk_status check_words(const yk_cli_command *command, int argc, char **argv)
 {
     static const yk_cli_option set = {.name = "set"};

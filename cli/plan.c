@@ -44,8 +44,8 @@ static yk_status describe_here(const yk_config *config, int64_t node_size, yk_de
     return YK_OK;
 }
 
-/* --device stands for the machine that the file is about, and so may differ from the file's `device`; but
- * two options that contradict each other are a mistake. */
+/* --device stands for the machine that the file is about, and so may differ from the file's
+ * `device`; but two options that contradict each other are a mistake. */
 static yk_status check_device(const yk_config *config, const char *name, yk_device_kind kind,
                               const yk_cli_list *sets)
 {

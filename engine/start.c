@@ -53,8 +53,8 @@ typedef struct digest {
     uint64_t hash;       /* of a few windows of each */
 } digest;
 
-/* A window with an id outside of the vocabulary is not the first to be found here, and ends the run where it
- * is used. */
+/* A window with an id outside of the vocabulary is not the first to be found here, and ends the run
+ * where it is used. */
 static yk_status digest_data(const yk_dataset *data, digest *digest_out)
 {
     static const yk_split splits[2] = {YK_SPLIT_TRAIN, YK_SPLIT_VAL};
@@ -77,8 +77,8 @@ static yk_status digest_data(const yk_dataset *data, digest *digest_out)
     return YK_OK;
 }
 
-/* Ranks with other files under the same names would train on them without a word, or part where one has no
- * data to validate on. */
+/* Ranks with other files under the same names would train on them without a word, or part where one
+ * has no data to validate on. */
 static yk_status compare_data(yk_trainer *t)
 {
     if (t->n_ranks == 1) return YK_OK;
@@ -110,8 +110,8 @@ static yk_status find_place(yk_trainer *t)
     return yk_device_open_chosen(t->config, gpu, n_cores, &t->device);
 }
 
-/* What the steps' utilisation is a part of. Before the run takes its memory, for a product takes some
- * too. */
+/* What the steps' utilisation is a part of. Before the run takes its memory, for a product takes
+ * some too. */
 static yk_status measure_speed(yk_trainer *t)
 {
     const yk_config *c = t->config;

@@ -17,9 +17,9 @@
 #include "engine/guard.h"
 #include "runtime/device/recorder.h"
 
-/* What the unit at the far end of a pass has in host memory comes bit by bit while the pass nears it (the
- * *_ahead() calls, which do nothing otherwise): parameters as soon as there is room for them, gradients, and
- * all that the embedding needs, over the second half of the way. */
+/* What the unit at the far end of a pass has in host memory comes bit by bit while the pass nears
+ * it (the *_ahead() calls, which do nothing otherwise): parameters as soon as there is room for
+ * them, gradients, and all that the embedding needs, over the second half of the way. */
 static yk_status forward(yk_engine *e, const yk_batch *batch)
 {
     int last = yk_model_n_units(e->model) - 1;

@@ -199,8 +199,8 @@ static yk_status find_bad_gradient(yk_trainer *t, int *param_out)
     return YK_OK;
 }
 
-/* Make one more step, in which each rank looks at its own gradients. Where there is no data for it, or
- * nothing is wrong this time, only the sum is known. */
+/* Make one more step, in which each rank looks at its own gradients. Where there is no data for it,
+ * or nothing is wrong this time, only the sum is known. */
 static yk_status find_bad_rank(yk_trainer *t, int64_t step, yk_bad_gradient *bad_out)
 {
     yk_bad_gradient bad = {-1, -1, t->rank};
@@ -262,7 +262,8 @@ static void print_tuning(const yk_trainer *t)
                sum.n, sum.seconds, 100 * (1 - sum.taken_ms / sum.first_ms));
 }
 
-/* Once, after the first step: what the libraries took is known now, unless others use the GPU too. */
+/* Once, after the first step: what the libraries took is known now, unless others use the GPU
+ * too. */
 static void add_start(yk_trainer *t, yk_metrics_row *row)
 {
     int64_t used = yk_device_used_bytes(t->device), estimate = t->plan.library_bytes;
@@ -370,7 +371,8 @@ static yk_status open_trace(yk_trainer *t)
     return status;
 }
 
-/* A step as rank 0's streams did it. What came before is waited for, so that it begins on its own. */
+/* A step as rank 0's streams did it. What came before is waited for, so that it begins on its
+ * own. */
 static yk_status run_traced(yk_trainer *t, int64_t step, float lr)
 {
     char title[32];

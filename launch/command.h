@@ -1,4 +1,5 @@
-/* launch/command.h - a command line in the making: its words, and what it finds in its environment. */
+/* launch/command.h - a command line in the making: its words, and what it finds in its
+ * environment. */
 #ifndef YK_LAUNCH_COMMAND_H
 #define YK_LAUNCH_COMMAND_H
 

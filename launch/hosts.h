@@ -1,7 +1,7 @@
 /* launch/hosts.h - the hosts of a run and how many ranks each of them takes.
  *
- * A host's slots are the ranks that it is meant for. Ranks fill the slots host by host, in the order in
- * which the hosts were named, so that a host's ranks have consecutive numbers.
+ * A host's slots are the ranks that it is meant for. Ranks fill the slots host by host, in the
+ * order in which the hosts were named, so that a host's ranks have consecutive numbers.
  */
 #ifndef YK_LAUNCH_HOSTS_H
 #define YK_LAUNCH_HOSTS_H

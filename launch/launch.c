@@ -49,8 +49,8 @@ static yk_status fail_late(const yk_hosts *hosts, const char *program)
                    SURVEY_S, names, program);
 }
 
-/* Ask every host where its ranks will be. That each one answers also shows that it can be reached and
- * has this program, before anything is started. */
+/* Ask every host where its ranks will be. That each one answers also shows that it can be reached
+ * and has this program, before anything is started. */
 static yk_status survey(const yk_launch_options *o, const yk_mpirun *run, yk_placement *placement)
 {
     char launch[] = "launch", place[] = "place", gpu[] = "gpu", cpu[] = "cpu";

@@ -1,7 +1,7 @@
 /* launch/leftovers.h - what Open MPI leaves behind when mpirun itself is killed.
  *
- * Ranks of one machine exchange messages through files in /dev/shm that mpirun removes at the end. Without
- * mpirun the ranks end too, and the files would fill memory until the next boot.
+ * Ranks of one machine exchange messages through files in /dev/shm that mpirun removes at the end.
+ * Without mpirun the ranks end too, and the files would fill memory until the next boot.
  */
 #ifndef YK_LAUNCH_LEFTOVERS_H
 #define YK_LAUNCH_LEFTOVERS_H

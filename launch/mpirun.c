@@ -40,8 +40,8 @@ static void allow_root(yk_command *command)
     yk_command_set(command, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
 }
 
-/* One interface for MPI's daemons, MPI's messages and NCCL's. A subnet names it on every host, whatever
- * it is called there; NCCL knows names alone. What the user has set counts. */
+/* One interface for MPI's daemons, MPI's messages and NCCL's. A subnet names it on every host,
+ * whatever it is called there; NCCL knows names alone. What the user has set counts. */
 static void add_network(const yk_mpirun *m, yk_command *command)
 {
     const yk_network *network = m->network;

@@ -1,7 +1,8 @@
 /* launch/mpirun.h - the mpirun command line of a run.
  *
- * Open MPI starts the processes and tells them who they are. It is told to bind nothing, since ranks
- * bind themselves (runtime/machine/binding.h), to fill hosts in order, and to take one network.
+ * Open MPI starts the processes and tells them who they are. It is told to bind nothing, since
+ * ranks bind themselves (runtime/machine/binding.h), to fill hosts in order, and to take one
+ * network.
  */
 #ifndef YK_LAUNCH_MPIRUN_H
 #define YK_LAUNCH_MPIRUN_H
@@ -10,9 +11,10 @@
 #include "launch/hosts.h"
 #include "launch/network.h"
 
-/* When one rank ends badly, mpirun sends the others SIGCONT at once, SIGTERM after this many seconds and
- * SIGKILL after as many again. Ranks begin to look for the missing one at SIGCONT (comm/watchdog.c), so they
- * have twice this time to say who it is; and it passes even when all are gone, so it is short. */
+/* When one rank ends badly, mpirun sends the others SIGCONT at once, SIGTERM after this many
+ * seconds and SIGKILL after as many again. Ranks begin to look for the missing one at SIGCONT
+ * (comm/watchdog.c), so they have twice this time to say who it is; and it passes even when all are
+ * gone, so it is short. */
 #define YK_MPIRUN_KILL_S 1
 
 /* Seconds in which a host's ssh has to answer, or ssh says that it did not. */

@@ -1,8 +1,8 @@
 /* launch/network.h - the network interface that leads to all hosts of a run.
  *
- * A host often has several: a container bridge, a management network, the fast one. Left alone, MPI and
- * NCCL each try some of them, and pick one that exists on every host with the same address and leads
- * nowhere. The kernel's routes know which interface leads to a named host.
+ * A host often has several: a container bridge, a management network, the fast one. Left alone, MPI
+ * and NCCL each try some of them, and pick one that exists on every host with the same address and
+ * leads nowhere. The kernel's routes know which interface leads to a named host.
  */
 #ifndef YK_LAUNCH_NETWORK_H
 #define YK_LAUNCH_NETWORK_H

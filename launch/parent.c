@@ -164,8 +164,8 @@ static void kill_children(void)
     for (int i = 0; i < n; i++) kill(children[i], SIGKILL);
 }
 
-/* End the child, which may do it in its own way for a while, and then what it leaves behind: that has
- * become this process' own, generation by generation. */
+/* End the child, which may do it in its own way for a while, and then what it leaves behind: that
+ * has become this process' own, generation by generation. */
 static void end_all(pid_t child, yk_ended *ended)
 {
     int64_t until = now_ms() + END_MS;

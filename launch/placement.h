@@ -1,8 +1,8 @@
 /* launch/placement.h - which rank goes where: the table that is printed before a run starts.
  *
- * A rank's GPU and cores are decided on its own host, by the rank itself (runtime/machine/binding.h).
- * The same decision is made here for ranks of this machine, and asked of the other hosts, so that the
- * table shows what will happen.
+ * A rank's GPU and cores are decided on its own host, by the rank itself
+ * (runtime/machine/binding.h). The same decision is made here for ranks of this machine, and asked
+ * of the other hosts, so that the table shows what will happen.
  */
 #ifndef YK_LAUNCH_PLACEMENT_H
 #define YK_LAUNCH_PLACEMENT_H

@@ -1,8 +1,9 @@
 /* launch/slurm.h - the batch script of a run under Slurm.
  *
- * srun starts the ranks, with PMIx to tell MPI who they are; the job's status is theirs. Two minutes before
- * its time is over the job gets SIGUSR1: the ranks save and end with status 75. The script does not put
- * the job back into the queue then, since a run does not go on in a folder that holds weights.
+ * srun starts the ranks, with PMIx to tell MPI who they are; the job's status is theirs. Two
+ * minutes before its time is over the job gets SIGUSR1: the ranks save and end with status 75. The
+ * script does not put the job back into the queue then, since a run does not go on in a folder that
+ * holds weights.
  */
 #ifndef YK_LAUNCH_SLURM_H
 #define YK_LAUNCH_SLURM_H

@@ -92,9 +92,9 @@ int yk_model_find_param(const yk_model *model, const char *name);
 /* Does a unit's backward pass read parameters? The embedding's only adds up gradients. */
 bool yk_model_backward_reads(const yk_model *model, int unit);
 
-/* What a parameter begins as: element i, row-major, is number i of what is returned, so a function of
- * (seed, name, index) alone; from the `n_used_out`-th on are rows that fill up a vocabulary, which
- * begin as 0. Matrices are normal with deviation 0.02, those that write to the residual
+/* What a parameter begins as: element i, row-major, is number i of what is returned, so a function
+ * of (seed, name, index) alone; from the `n_used_out`-th on are rows that fill up a vocabulary,
+ * which begin as 0. Matrices are normal with deviation 0.02, those that write to the residual with
  * 0.02 / sqrt(2 L) (Radford et al. 2019, section 2.3); norm weights are 1; the rest is 0. */
 yk_normal yk_model_first_values(const yk_model *model, int param, int64_t seed,
                                 int64_t *n_used_out);

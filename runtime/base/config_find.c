@@ -1,10 +1,10 @@
 /* runtime/base/config_find.c - keys by name, the nearest to a name that is none, and what a key may
  * hold, in words.
  *
- * Nearness counts edits in several ways and takes the least: of the dotted name, plus 1 for each part
- * left out in front (`batch`, `loss_scale.start`); of the last part, plus up to 3 for another section
- * (`optim.warmup`); of the name without its last part, plus 2 (`train.batch.size`); of the last part
- * against the words that other programs use for the key, plus 1 (`optim.learning_rate`).
+ * Nearness counts edits in several ways and takes the least: of the dotted name, plus 1 for each
+ * part left out in front (`batch`, `loss_scale.start`); of the last part, plus up to 3 for another
+ * section (`optim.warmup`); of the name without its last part, plus 2 (`train.batch.size`); of the
+ * last part against the words that other programs use for the key, plus 1 (`optim.learning_rate`).
  */
 #include <inttypes.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* runtime/base/mix.h - numbers that look random and follow from others, without a generator's state.
+/* runtime/base/mix.h - numbers that look random and follow from others, without a generator's
+ * state.
  *
  * Of counters a step apart the mixed ones are independent for all that samples and orders need.
  */

@@ -40,8 +40,8 @@ __attribute__((format(printf, 2, 3))) static void line_print(line *l, const char
     va_end(args);
 }
 
-/* Bytes from a path or a file's content must neither break the line in two nor tell a terminal what to
- * do: control characters become spaces, and what is no UTF-8 becomes '?'. */
+/* Bytes from a path or a file's content must neither break the line in two nor tell a terminal what
+ * to do: control characters become spaces, and what is no UTF-8 becomes '?'. */
 static void line_flatten(line *l)
 {
     for (size_t i = 0, length; i < l->used; i += length) {

@@ -1,7 +1,7 @@
 /* runtime/data/data.c - open a dataset, split it, fill rows with windows; see data.h.
  *
- * A part is a list of stretches, each a range of positions in one space with the number of its first
- * window; train and val are ranges of the same space where val is cut from train.
+ * A part is a list of stretches, each a range of positions in one space with the number of its
+ * first window; train and val are ranges of the same space where val is cut from train.
  */
 #include "runtime/data/data.h"
 

@@ -1,8 +1,8 @@
 /* runtime/data/loader.c - see loader.h.
  *
- * The ring, from its oldest buffer on: `n_taken` are with the caller, `n_ready` are filled, the rest
- * are free; the thread fills the first free one. All of that is under one mutex, which is not held
- * while a buffer is filled.
+ * The ring, from its oldest buffer on: `n_taken` are with the caller, `n_ready` are filled, the
+ * rest are free; the thread fills the first free one. All of that is under one mutex, which is not
+ * held while a buffer is filled.
  */
 #include "runtime/data/loader.h"
 

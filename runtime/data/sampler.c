@@ -3,8 +3,8 @@
 
 #include "runtime/base/mix.h"
 
-/* Halves of a bit or two reach few permutations, and not evenly; a network that is wider than n needs
- * costs turns of cycle walking instead, 256 / n of them. */
+/* Halves of a bit or two reach few permutations, and not evenly; a network that is wider than n
+ * needs costs turns of cycle walking instead, 256 / n of them. */
 #define BITS_MIN 8
 #define ROUNDS   8
 
@@ -15,8 +15,8 @@ static int bits_of(int64_t n)
     return bits < BITS_MIN ? BITS_MIN : bits;
 }
 
-/* A bijection of the numbers of `high_bits` + `low_bits` bits: each round changes one half by a hash
- * of the other. */
+/* A bijection of the numbers of `high_bits` + `low_bits` bits: each round changes one half by a
+ * hash of the other. */
 static uint64_t encrypt(uint64_t x, int high_bits, int low_bits, uint64_t key)
 {
     uint64_t high_mask = (UINT64_C(1) << high_bits) - 1, low_mask = (UINT64_C(1) << low_bits) - 1;

@@ -1,7 +1,7 @@
 /* runtime/data/token_llmc.c - shards with llm.c's header, and ids without one.
  *
- * llm.c: 256 int32, of which [0] is a magic number, [1] a version, [2] the number of tokens; then the
- * ids, uint16 or uint32 by the magic number. nanoGPT: the ids alone.
+ * llm.c: 256 int32, of which [0] is a magic number, [1] a version, [2] the number of tokens; then
+ * the ids, uint16 or uint32 by the magic number. nanoGPT: the ids alone.
  */
 #include <string.h>
 

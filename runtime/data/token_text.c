@@ -1,4 +1,5 @@
-/* runtime/data/token_text.c - plain text: its bytes as they lie in the file, or a tokenizer's ids. */
+/* runtime/data/token_text.c - plain text: its bytes as they lie in the file, or a tokenizer's
+ * ids. */
 #include <stdlib.h>
 
 #include "runtime/data/token_format.h"

@@ -1,7 +1,7 @@
 /* runtime/machine/cores.c - cores, processors and NUMA nodes out of hwloc's tree.
  *
- * hwloc orders objects as they lie on the machine, so cores of a package, and of a shared cache, stand
- * together. A stable sort by NUMA node keeps that and puts the nodes in order.
+ * hwloc orders objects as they lie on the machine, so cores of a package, and of a shared cache,
+ * stand together. A stable sort by NUMA node keeps that and puts the nodes in order.
  */
 #include <stdlib.h>
 
@@ -42,8 +42,9 @@ static void read_given(yk_machine *machine)
     hwloc_bitmap_free(bound);
 }
 
-/* Nodes without processors hold memory of another kind (high-bandwidth, on a bus) and are not where a
- * rank would run. Where several nodes have the same processors, the first holds the plain memory. */
+/* Nodes without processors hold memory of another kind (high-bandwidth, on a bus) and are not where
+ * a rank would run. Where several nodes have the same processors, the first holds the plain
+ * memory. */
 static bool is_home(const yk_machine *machine, const yk_cpus *cpus)
 {
     if (yk_cpus_is_empty(cpus)) return false;

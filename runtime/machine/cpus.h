@@ -1,7 +1,7 @@
 /* runtime/machine/cpus.h - a set of processors, by the numbers that the system gives them.
  *
- * A plain value without pointers, so that ranks can send it to each other. A "processor" is what the
- * system schedules on: a hardware thread; a core has one or several.
+ * A plain value without pointers, so that ranks can send it to each other. A "processor" is what
+ * the system schedules on: a hardware thread; a core has one or several.
  */
 #ifndef YK_RUNTIME_MACHINE_CPUS_H
 #define YK_RUNTIME_MACHINE_CPUS_H
@@ -35,8 +35,8 @@ yk_cpus yk_cpus_and(const yk_cpus *a, const yk_cpus *b);
 yk_cpus yk_cpus_or(const yk_cpus *a, const yk_cpus *b);
 yk_cpus yk_cpus_without(const yk_cpus *a, const yk_cpus *b);
 
-/* Read a list as Linux writes it: "0-3,8,10-11"; "" is the empty set. False, and *set_out untouched,
- * when it is none or a number is out of range. */
+/* Read a list as Linux writes it: "0-3,8,10-11"; "" is the empty set. False, and *set_out
+ * untouched, when it is none or a number is out of range. */
 bool yk_cpus_read(const char *text, yk_cpus *set_out);
 
 /* Write such a list; one that is too long is cut and ends in "...". Returns `text_out`. */

@@ -1,11 +1,11 @@
 /* runtime/machine/gpus.c - which GPUs this process may use, and which processors lie next to them.
  *
- * On this machine the driver is asked (NVML): PCI also shows cards that a container was not given. Of a
- * described machine there is PCI alone.
+ * On this machine the driver is asked (NVML): PCI also shows cards that a container was not given.
+ * Of a described machine there is PCI alone.
  *
- * CUDA_VISIBLE_DEVICES is read as the CUDA C programming guide has it ("CUDA environment variables"):
- * a list of numbers, beginnings of UUIDs and MIG names, that ends before the first entry which names
- * nothing.
+ * CUDA_VISIBLE_DEVICES is read as the CUDA C programming guide has it ("CUDA environment
+ * variables"): a list of numbers, beginnings of UUIDs and MIG names, that ends before the first
+ * entry which names nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* runtime/machine/machine.c - opening a machine, and what is asked of an open one.
  *
- * hwloc is told to keep what is not allowed as well: a GPU whose own cores belong to somebody else is
- * then seen to be so, instead of seeming to lie nowhere.
+ * hwloc is told to keep what is not allowed as well: a GPU whose own cores belong to somebody else
+ * is then seen to be so, instead of seeming to lie nowhere.
  */
 #include "runtime/machine/machine.h"
 
@@ -12,7 +12,8 @@
 #include "runtime/machine/machine_parts.h"
 
 /* Parts of hwloc that are left out: those that would start a GPU's driver to list what NVML lists
- * anyway, and the one that reads PCI by a library which leaks; hwloc's Linux part reads it from /sys. */
+ * anyway, and the one that reads PCI by a library which leaks; hwloc's Linux part reads it from
+ * /sys. */
 static const char *const kept_out[] = {"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero", "pci"};
 
 static yk_status fail_memory(void)

@@ -92,8 +92,8 @@ int yk_machine_count_cores(const yk_machine *machine, const yk_cpus *set);
 int yk_machine_n_nodes(const yk_machine *machine);
 const yk_numa_node *yk_machine_node(const yk_machine *machine, int index);
 
-/* The NUMA nodes, by the system's numbers, whose processors `set` has some of: "0", "0-1", or "-" when
- * there is none. Returns `text_out`. */
+/* The NUMA nodes, by the system's numbers, whose processors `set` has some of: "0", "0-1", or "-"
+ * when there is none. Returns `text_out`. */
 const char *yk_machine_write_nodes(const yk_machine *machine, const yk_cpus *set,
                                    char text_out[YK_CPUS_TEXT]);
 
@@ -101,7 +101,8 @@ const char *yk_machine_write_nodes(const yk_machine *machine, const yk_cpus *set
 int yk_machine_n_gpus(const yk_machine *machine);
 const yk_gpu *yk_machine_gpu(const yk_machine *machine, int index);
 
-/* Why the driver's GPUs cannot be used, in the driver's words; "" when they can or there are none. */
+/* Why the driver's GPUs cannot be used, in the driver's words; "" when they can or there are
+ * none. */
 const char *yk_machine_gpu_fault(const yk_machine *machine);
 
 #endif

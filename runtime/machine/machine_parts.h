@@ -1,4 +1,5 @@
-/* runtime/machine/machine_parts.h - what an open machine consists of; for runtime/machine/ alone. */
+/* runtime/machine/machine_parts.h - what an open machine consists of; for runtime/machine/
+ * alone. */
 #ifndef YK_RUNTIME_MACHINE_MACHINE_PARTS_H
 #define YK_RUNTIME_MACHINE_MACHINE_PARTS_H
 

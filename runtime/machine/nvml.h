@@ -1,8 +1,8 @@
 /* runtime/machine/nvml.h - what NVIDIA's driver says of its GPUs, through libnvidia-ml.so.1.
  *
- * The library is part of the driver and is loaded when it is asked for: a program without it starts,
- * and finds no GPUs. Nothing here starts CUDA. GPUs are numbered in order of bus id, and those that
- * the process may not open (a container, a Slurm job) are not counted.
+ * The library is part of the driver and is loaded when it is asked for: a program without it
+ * starts, and finds no GPUs. Nothing here starts CUDA. GPUs are numbered in order of bus id, and
+ * those that the process may not open (a container, a Slurm job) are not counted.
  */
 #ifndef YK_RUNTIME_MACHINE_NVML_H
 #define YK_RUNTIME_MACHINE_NVML_H

@@ -2,9 +2,9 @@
  *
  * First how many: units are dealt out one by one, those that few ranks want before those that many
  * want, each to the wanting rank that has fewest so far. Then which: ranks with fewer choices take
- * first, each its number of free units from the front of those it wants. For wants that contain each
- * other or have nothing in common, as those of GPUs on nodes are, every rank finds its number. Ranks
- * whose wants overlap otherwise may find fewer; what nobody took is dealt out at the end.
+ * first, each its number of free units from the front of those it wants. For wants that contain
+ * each other or have nothing in common, as those of GPUs on nodes are, every rank finds its number.
+ * Ranks whose wants overlap otherwise may find fewer; what nobody took is dealt out at the end.
  */
 #include "runtime/machine/share.h"
 

@@ -1,8 +1,8 @@
 /* runtime/memory/host_room.c - reading /proc/meminfo and the files of cgroups.
  *
- * A process is in one cgroup of a tree, whose limits all hold: those of the ones above too. Seen from
- * a container the path in /proc/self/cgroup may lie outside of what is mounted; then its own root is
- * what is left, and has the container's limit.
+ * A process is in one cgroup of a tree, whose limits all hold: those of the ones above too. Seen
+ * from a container the path in /proc/self/cgroup may lie outside of what is mounted; then its own
+ * root is what is left, and has the container's limit.
  */
 #include "runtime/memory/host_room.h"
 

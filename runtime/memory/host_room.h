@@ -1,8 +1,9 @@
 /* runtime/memory/host_room.h - how much more host memory can be had.
  *
- * The least of what the machine says is available and what is left under the limit of each cgroup that
- * the process is in, version 1 or 2. File contents that a cgroup can drop do not count as used. Locked
- * memory (`ulimit -l`) is no bound here: a GPU's driver pins pages itself, without counting them there.
+ * The least of what the machine says is available and what is left under the limit of each cgroup
+ * that the process is in, version 1 or 2. File contents that a cgroup can drop do not count as
+ * used. Locked memory (`ulimit -l`) is no bound here: a GPU's driver pins pages itself, without
+ * counting them there.
  */
 #ifndef YK_RUNTIME_MEMORY_HOST_ROOM_H
 #define YK_RUNTIME_MEMORY_HOST_ROOM_H

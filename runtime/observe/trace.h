@@ -1,8 +1,8 @@
 /* runtime/observe/trace.h - trace.json: what streams did, for Perfetto or chrome://tracing.
  *
- * The format is Chrome's ("Trace Event Format", complete events): one object with an array of spans,
- * each on a process (a rank) and a thread (a stream), with bytes and operations as arguments. Times
- * are microseconds.
+ * The format is Chrome's ("Trace Event Format", complete events): one object with an array of
+ * spans, each on a process (a rank) and a thread (a stream), with bytes and operations as
+ * arguments. Times are microseconds.
  */
 #ifndef YK_RUNTIME_OBSERVE_TRACE_H
 #define YK_RUNTIME_OBSERVE_TRACE_H

@@ -149,8 +149,8 @@ yk_status yk_file_sync(yk_file *file)
     return err ? yk_file_error("write", file->target ? file->target : file->path, err) : YK_OK;
 }
 
-/* Read from the file's own position to its end, wherever that is: a pipe has no size. `room` > 0 is a
- * guess of how much that may be. One byte is left free behind the content. */
+/* Read from the file's own position to its end, wherever that is: a pipe has no size. `room` > 0 is
+ * a guess of how much that may be. One byte is left free behind the content. */
 static yk_status read_to_end(yk_file *file, int64_t room, char **data, int64_t *n)
 {
     int64_t capacity = 0;

@@ -28,8 +28,8 @@ void yk_text_fini(yk_text *text)
     *text = (yk_text){0};
 }
 
-/* Unicode 15, table 3-7: the range of the second byte after first byte `c`; length 0 if no character
- * begins with it. */
+/* Unicode 15, table 3-7: the range of the second byte after first byte `c`; length 0 if no
+ * character begins with it. */
 static int utf8_shape(uint8_t c, uint8_t *low, uint8_t *high)
 {
     *low = 0x80;

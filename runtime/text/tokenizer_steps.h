@@ -14,8 +14,8 @@
 yk_status yk_tokenizer_read_normalizer(yk_tokenizer *tokenizer, const char *path,
                                        const json_t *step);
 
-/* "pre_tokenizer", perhaps null: into tokenizer->prepare and ->splitter. by_byte_out: the merges see
- * bytes, written as GPT-2 writes them; else characters. */
+/* "pre_tokenizer", perhaps null: into tokenizer->prepare and ->splitter. by_byte_out: the merges
+ * see bytes, written as GPT-2 writes them; else characters. */
 yk_status yk_tokenizer_read_splits(yk_tokenizer *tokenizer, const char *path, const json_t *step,
                                    bool *by_byte_out);
 

@@ -1,4 +1,5 @@
-/* tests/launch/test_hosts.c - lists and files of hosts, a Slurm job's, and how ranks are dealt out. */
+/* tests/launch/test_hosts.c - lists and files of hosts, a Slurm job's, and how ranks are dealt
+ * out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

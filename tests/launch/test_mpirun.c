@@ -1,4 +1,5 @@
-/* tests/launch/test_mpirun.c - the words that mpirun gets, and how a command is written for a shell. */
+/* tests/launch/test_mpirun.c - the words that mpirun gets, and how a command is written for a
+ * shell. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -54,7 +54,8 @@ static void the_table_shows_ranks_of_this_machine(void **state)
     yk_machine_close(machine);
 }
 
-/* What is said about n ranks on this machine with those GPUs visible; "" where they can be placed. */
+/* What is said about n ranks on this machine with those GPUs visible; "" where they can be
+ * placed. */
 static const char *said_of_gpus(int n, const char *visible)
 {
     static _Thread_local heard h;

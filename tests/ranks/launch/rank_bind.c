@@ -1,5 +1,5 @@
-/* tests/ranks/launch/rank_bind.c - binds itself as a rank of a training does, and says with how many threads
- * it would compute.
+/* tests/ranks/launch/rank_bind.c - binds itself as a rank of a training does, and says with how
+ * many threads it would compute.
  */
 #include <stdio.h>
 #include <stdlib.h>
