@@ -67,8 +67,7 @@ typedef enum hostmem_event {
 /* Offsets are in bytes; those of slots are in a rank's part of the segment. */
 typedef struct hostmem_layout {
     int n;                                    /* ranks */
-    int64_t chunk_bytes;                      /* room for a chunk of a sum's part, on the device */
-    int64_t slot_bytes;                       /* what travels of it at once */
+    int64_t chunk_bytes;                      /* room for a chunk of a sum's part, here and there */
     int64_t gather_bytes;                     /* likewise of a gather */
     int64_t marks, values, greatest, flushed; /* behind the words, at the segment's begin */
     int64_t control_bytes;

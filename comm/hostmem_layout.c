@@ -17,18 +17,18 @@
 #define PAGE      4096
 #define WORD_STEP (64 / (int)sizeof(uint32_t))
 
-/* The most bytes of the chunks that a rank sends to all others together, and of one of a gather. For a
- * copy engine the start of a copy costs as much as a quarter of a megabyte, and a sum finds a place among
- * the model's products after some 150 us, in which the link carries 5 MB. What lies in host memory at
- * once, on its way, should stay in the processor's cache: so a sum's chunks travel in halves. On a
- * processor a chunk should stay there, too. */
-#define SLOTS_OF_CHUNK   2
+/* The most bytes of the chunks of a sum that a rank sends to all others together, and of those of a gather
+ * that the ranks of a GPU's node have under way, one each. Where both ways of a link are in use, a copy
+ * with its two words keeps its engine for as long as half a megabyte takes, 5 to 13 us on an H200: long
+ * chunks pay. Those of sums take memory of the device as well, and a sum finds a place among the
+ * model's products after some 150 us, in which the link carries 5 MB. On a processor a chunk should
+ * stay in its cache. */
 #define REDUCE_BYTES_GPU ((int64_t)16 << 20)
-#define GATHER_BYTES_GPU ((int64_t)4 << 20)
+#define GATHER_BYTES_GPU ((int64_t)32 << 20)
 #define REDUCE_BYTES_CPU ((int64_t)1 << 20)
-#define GATHER_BYTES_CPU ((int64_t)256 << 10)
+#define GATHER_BYTES_CPU ((int64_t)256 << 10) /* of a rank */
 #define CHUNK_BYTES_MIN  ((int64_t)64 << 10)
-#define START_BYTES      ((int64_t)256 << 10)
+#define START_BYTES      ((int64_t)512 << 10)
 
 static void lay_out_control(hostmem_layout *l)
 {
@@ -42,8 +42,8 @@ static void lay_out_control(hostmem_layout *l)
 
 static void lay_out_part(hostmem_layout *l)
 {
-    l->sums = (int64_t)(l->n - 1) * HOSTMEM_DEPTH * l->slot_bytes;
-    l->gathers = l->sums + HOSTMEM_DEPTH * l->slot_bytes;
+    l->sums = (int64_t)(l->n - 1) * HOSTMEM_DEPTH * l->chunk_bytes;
+    l->gathers = l->sums + HOSTMEM_DEPTH * l->chunk_bytes;
     l->rank_bytes = yk_round_up(l->gathers + HOSTMEM_DEPTH * l->gather_bytes, PAGE);
     l->segment_bytes = l->control_bytes + l->n * l->rank_bytes;
 }
@@ -69,9 +69,8 @@ hostmem_layout yk_hostmem_lay_out(const yk_comm *c)
     hostmem_layout l = {.n = c->size};
     int64_t chunk = yk_max(wished, CHUNK_BYTES_MIN) / element;
     l.chunk_bytes = yk_round_up(yk_min(chunk, most), 128) * element;
-    l.slot_bytes = yk_round_up(yk_div_up(l.chunk_bytes, SLOTS_OF_CHUNK), 256);
     int64_t gathered = yk_round_up(most * (int64_t)sizeof(float), PAGE);
-    l.gather_bytes = yk_min(gathered, gpu ? GATHER_BYTES_GPU : GATHER_BYTES_CPU);
+    l.gather_bytes = yk_min(gathered, gpu ? GATHER_BYTES_GPU / c->size : GATHER_BYTES_CPU);
     l.gather_bytes = yk_max(l.gather_bytes, CHUNK_BYTES_MIN);
     lay_out_control(&l);
     lay_out_part(&l);
@@ -90,26 +89,31 @@ int64_t yk_comm_hostmem_shared_bytes(const yk_comm *c)
     return l.rank_bytes + yk_round_up(l.control_bytes / l.n, PAGE);
 }
 
-/* A transfer of time T and k chunks, each of which costs some c to start, takes (k + 1) (T / k + c), for the
- * last comes up when it has gone down: least for k = sqrt(T / c). START_BYTES is what travels in c. */
-static int64_t chunk_of(int64_t bytes, int64_t room)
+/* A transfer of time T and k chunks, each of which costs some c to start, takes (k + steps) (T / k + c): the
+ * last chunk goes through so many more steps when it has gone down. That is least for k = sqrt(steps T / c).
+ * START_BYTES is what travels in c. Chunks of unlike sizes are no better: between two steps of one speed
+ * the largest counts, wherever it is. */
+static int64_t chunk_of(int64_t bytes, int64_t room, int steps)
 {
     int64_t least = yk_min(room, CHUNK_BYTES_MIN);
-    int64_t best = (int64_t)sqrt((double)bytes * (double)START_BYTES);
+    int64_t best = (int64_t)sqrt((double)bytes * (double)START_BYTES / steps);
     return yk_max(yk_min(best, room), least);
 }
+
+#define GATHER_STEPS 1 /* up */
+#define REDUCE_STEPS 2 /* up, when the own part has left that place, and being added */
 
 int64_t yk_comm_hostmem_chunk(const yk_comm *c, int64_t count, yk_dtype wire)
 {
     hostmem_layout l = yk_hostmem_lay_out(c);
     int64_t element = yk_dtype_bytes(wire);
-    int64_t chunk = chunk_of(count * element, l.chunk_bytes) / element;
+    int64_t chunk = chunk_of(count * element, l.chunk_bytes, REDUCE_STEPS) / element;
     return yk_min(yk_round_up(chunk, 128), l.chunk_bytes / element);
 }
 
 int64_t yk_comm_hostmem_gather_chunk(const yk_comm *c, int64_t bytes)
 {
-    return yk_round_up(chunk_of(bytes, yk_hostmem_lay_out(c).gather_bytes), 256);
+    return yk_round_up(chunk_of(bytes, yk_hostmem_lay_out(c).gather_bytes, GATHER_STEPS), 256);
 }
 
 /* ---- finding ------------------------------------------------------------------------------ */
@@ -160,7 +164,7 @@ char *yk_hostmem_slot(const hostmem_group *g, hostmem_word ready, int from, int 
     char *part = g->segment.memory + l->control_bytes + from * l->rank_bytes;
     int64_t slot = number % HOSTMEM_DEPTH;
     if (ready == HOSTMEM_GATHER_READY) return part + l->gathers + slot * l->gather_bytes;
-    if (ready == HOSTMEM_SUM_READY) return part + l->sums + slot * l->slot_bytes;
+    if (ready == HOSTMEM_SUM_READY) return part + l->sums + slot * l->chunk_bytes;
     int other = (to - from - 1 + l->n) % l->n; /* 0 .. n-2 */
-    return part + (other * HOSTMEM_DEPTH + slot) * l->slot_bytes;
+    return part + (other * HOSTMEM_DEPTH + slot) * l->chunk_bytes;
 }

@@ -8,9 +8,6 @@
  *   add(k)    up: copy from each rank         given stream: sum          down: copy the sum
  *   spread(k) up: copy each rank's sum        given stream: unpack
  *
- * Between device and host a chunk travels in pieces, each in a slot: on the device a sum should be long,
- * and in host memory little should be on its way at once.
- *
  * send(k + 1) is issued before add(k), and add(k + 1) before spread(k): then both directions of the link
  * are in use while sums are formed. What a chunk holds in staging memory is doubled for it, and there is
  * room for more of them to arrive. Where elements are what travels, nothing is packed: parts leave from
@@ -30,17 +27,16 @@ typedef struct sums {
     const yk_reduction *r;
     yk_stream *stream;
     hostmem_copies *copies;
-    int64_t chunk;     /* elements of a part that are added at once */
-    uint32_t n_pieces; /* that one travels in */
-    bool packs;        /* elements are not yet what travels */
-    bool in_place;     /* what arrives takes the place of what has left */
+    int64_t chunk; /* elements of a part that travel and are added at once */
+    bool packs;    /* elements are not yet what travels */
+    bool in_place; /* what arrives takes the place of what has left */
     yk_wire_scale scale;
     int64_t *flushed; /* device memory */
 } sums;
 
-/* Elements begin .. begin+n-1 of every part. */
+/* A chunk: elements begin .. begin+n-1 of every part. */
 typedef struct span {
-    uint32_t number;         /* of its first piece in this reduction */
+    uint32_t number;         /* in this reduction */
     int parity, arrival;     /* which of two places it has, and which of those for what arrives */
     int64_t begin, n, bytes; /* bytes on the wire */
 } span;
@@ -48,9 +44,12 @@ typedef struct span {
 static span span_of(const sums *x, int64_t k)
 {
     int64_t begin = k * x->chunk, n = yk_min(x->chunk, x->r->count - begin);
-    return (span){
-        (uint32_t)k * x->n_pieces,     (int)(k % 2), (int)(k % HOSTMEM_ARRIVALS), begin, n,
-        n * yk_dtype_bytes(x->r->wire)};
+    return (span){.number = (uint32_t)k,
+                  .parity = (int)(k % 2),
+                  .arrival = (int)(k % HOSTMEM_ARRIVALS),
+                  .begin = begin,
+                  .n = n,
+                  .bytes = n * yk_dtype_bytes(x->r->wire)};
 }
 
 /* ---- where things lie --------------------------------------------------------------------- */
@@ -80,42 +79,6 @@ static char *arrivals(const sums *x, const span *s, int64_t *stride_out)
 static int other(const sums *x, int rank)
 {
     return rank - (rank > x->comm->index);
-}
-
-/* ---- pieces ------------------------------------------------------------------------------- */
-
-static uint32_t count_pieces(const sums *x, int64_t bytes)
-{
-    return (uint32_t)yk_div_up(bytes, x->group->layout.slot_bytes);
-}
-
-/* Piece i of a chunk: where it begins, and how long it is. */
-static int64_t piece(const sums *x, const span *s, uint32_t i, int64_t *bytes_out)
-{
-    int64_t at = i * x->group->layout.slot_bytes;
-    *bytes_out = yk_min(x->group->layout.slot_bytes, s->bytes - at);
-    return at;
-}
-
-/* A chunk for rank `to`, or for all, from number `first` on. */
-static yk_status send_pieces(const sums *x, hostmem_word ready, int to, uint32_t first,
-                             const span *s, const char *from)
-{
-    for (uint32_t i = 0; i < count_pieces(x, s->bytes); i++) {
-        int64_t n, at = piece(x, s, i, &n);
-        YK_TRY(yk_hostmem_send(x->comm, ready, to, first + s->number + i, from + at, n));
-    }
-    return YK_OK;
-}
-
-static yk_status receive_pieces(const sums *x, hostmem_word ready, int from, uint32_t first,
-                                const span *s, char *to)
-{
-    for (uint32_t i = 0; i < count_pieces(x, s->bytes); i++) {
-        int64_t n, at = piece(x, s, i, &n);
-        YK_TRY(yk_hostmem_receive(x->comm, ready, from, first + s->number + i, to + at, n));
-    }
-    return YK_OK;
 }
 
 /* ---- a chunk ------------------------------------------------------------------------------ */
@@ -148,7 +111,8 @@ static yk_status send(const sums *x, const span *s)
         int to = (x->comm->index + i) % n;
         const char *from =
             x->packs ? staging(x, g->layout.out, s, n - 1, other(x, to)) : part(x, s, to);
-        YK_TRY(send_pieces(x, HOSTMEM_PART_READY, to, g->n_parts, s, from));
+        YK_TRY(yk_hostmem_send(x->comm, HOSTMEM_PART_READY, to, g->n_parts + s->number, from,
+                               s->bytes));
     }
     if (!x->packs && !x->in_place) return YK_OK;
     return yk_event_record(g->events[HOSTMEM_SENT][s->parity], x->copies->down);
@@ -166,7 +130,8 @@ static yk_status receive(const sums *x, const span *s)
                          x->copies->up));
     for (int i = 1; i < n; i++) {
         int from = (x->comm->index + n - i) % n;
-        YK_TRY(receive_pieces(x, HOSTMEM_PART_READY, from, g->n_parts, s, to + from * stride));
+        YK_TRY(yk_hostmem_receive(x->comm, HOSTMEM_PART_READY, from, g->n_parts + s->number,
+                                  to + from * stride, s->bytes));
     }
     YK_TRY(yk_event_record(g->events[HOSTMEM_ARRIVED][s->arrival], x->copies->up));
     return yk_event_wait(g->events[HOSTMEM_ARRIVED][s->arrival], x->stream);
@@ -204,6 +169,12 @@ static yk_status unpack(const sums *x, const span *s, const void *from, int rank
                                                         .wire = x->r->wire});
 }
 
+static yk_status send_sum(const sums *x, const span *s, const void *from)
+{
+    return yk_hostmem_send(x->comm, HOSTMEM_SUM_READY, HOSTMEM_ALL, x->group->n_sums + s->number,
+                           from, s->bytes);
+}
+
 /* The sum of a chunk, and for all ranks on its way to them. */
 static yk_status add(const sums *x, const span *s)
 {
@@ -221,7 +192,7 @@ static yk_status add(const sums *x, const span *s)
     YK_TRY(sum(x, s, to));
     YK_TRY(yk_event_record(g->events[HOSTMEM_SUMMED][s->arrival], x->stream));
     YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][s->arrival], x->copies->down));
-    YK_TRY(send_pieces(x, HOSTMEM_SUM_READY, HOSTMEM_ALL, g->n_sums, s, to));
+    YK_TRY(send_sum(x, s, to));
     if (!x->packs) return YK_OK;
     YK_TRY(yk_event_record(g->events[HOSTMEM_SUM_SENT][s->parity], x->copies->down));
     return unpack(x, s, to, x->comm->index);
@@ -237,7 +208,8 @@ static yk_status spread(const sums *x, const span *s)
         int from = (x->comm->index + i) % n;
         char *to =
             x->packs ? staging(x, g->layout.back, s, n - 1, other(x, from)) : part(x, s, from);
-        YK_TRY(receive_pieces(x, HOSTMEM_SUM_READY, from, g->n_sums, s, to));
+        YK_TRY(yk_hostmem_receive(x->comm, HOSTMEM_SUM_READY, from, g->n_sums + s->number, to,
+                                  s->bytes));
     }
     if (!x->packs) return YK_OK;
     YK_TRY(yk_event_record(g->events[HOSTMEM_BACK][s->parity], x->copies->up));
@@ -277,9 +249,7 @@ static yk_status add_then_spread(const sums *x, int64_t n_chunks)
     YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][0], x->copies->up));
     for (int64_t k = 0; k < n_chunks + 1; k++) {
         span sent = span_of(x, k), spread_out = span_of(x, k - 1);
-        if (k < n_chunks)
-            YK_TRY(send_pieces(x, HOSTMEM_SUM_READY, HOSTMEM_ALL, g->n_sums, &sent,
-                               part(x, &sent, x->comm->index)));
+        if (k < n_chunks) YK_TRY(send_sum(x, &sent, part(x, &sent, x->comm->index)));
         if (k >= 1) YK_TRY(spread(x, &spread_out));
     }
     return YK_OK;
@@ -290,10 +260,8 @@ static yk_status all_chunks(const sums *x)
     int64_t n_chunks = yk_div_up(x->r->count, x->chunk);
     bool is_long = !x->packs && !x->r->shard && n_chunks > HOSTMEM_ARRIVALS;
     YK_TRY(is_long ? add_then_spread(x, n_chunks) : add_all(x, n_chunks));
-    span last = span_of(x, n_chunks - 1);
-    uint32_t n_pieces = last.number + count_pieces(x, last.bytes);
-    x->group->n_parts += n_pieces;
-    if (!x->r->shard) x->group->n_sums += n_pieces;
+    x->group->n_parts += (uint32_t)n_chunks;
+    if (!x->r->shard) x->group->n_sums += (uint32_t)n_chunks;
     return YK_OK;
 }
 
@@ -323,7 +291,6 @@ yk_status yk_hostmem_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream
               .packs = yk_reduction_packs(r),
               .in_place = r->shard && !yk_reduction_packs(r),
               .flushed = (void *)(c->staging + g->layout.n_flushed)};
-    x.n_pieces = count_pieces(&x, x.chunk * yk_dtype_bytes(r->wire));
     YK_TRY(yk_hostmem_begin(c, HOSTMEM_LANE_REDUCE, stream));
     YK_TRY(yk_comm_agree_scale(c, r, stream, &x.scale));
     YK_TRY(all_chunks(&x));
