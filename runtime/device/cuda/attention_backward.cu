@@ -1,9 +1,9 @@
 /* runtime/device/cuda/attention_backward.cu - causal attention backward with matrix instructions.
  *
- * Dao 2023, algorithm 2: a block owns BN keys of one query head and goes through tiles of BM
- * queries from the sequence's end to the diagonal. Scores are computed transposed, keys by queries,
- * so that probabilities and their gradients are operands of the next products as they lie in
- * registers:
+ * Dao 2023, algorithm 2: a block owns BN keys of one query head, or of a few of a group, and goes
+ * through tiles of BM queries from the sequence's end to the diagonal. Scores are computed
+ * transposed, keys by queries, SUB queries at a time, so that probabilities and their gradients are
+ * operands of the next products as they lie in registers:
  *     S' = K Q'    P' = exp(S' - lse)    dP' = V dy'    dS' = P' (dP' - rowsum(dy y))
  *     dV += P' dy    dK += dS' Q    dQ += dS K, for which dS' goes through shared memory
  * Five products, each once. dK and dV stay in registers. dQ of a tile comes while the next tile's
@@ -15,7 +15,8 @@
  * blocks end at about the same time; heads go in rounds, so that blocks of a head start about as
  * far apart as they have to follow each other. The first part writes, the last one rounds into
  * dqkv, and what lies between stays in the cache: heads take turns at a few places. The heads of a
- * key-value group add up dK and dV in the same way, in order of head.
+ * key-value group add up dK and dV in the same way, in order of head; since those that start
+ * together also end together and wait for each other, a block goes through a few of them.
  *
  * Operations: 5 T^2 D per head counting what is seen. Bytes: q, k, v, y, dy read and dq, dk, dv
  * written once; q and dy again from the cache for each block of keys.
@@ -27,7 +28,8 @@ typedef struct backward_shape {
     int seq_len, heads, kv_heads, group, head_size, n_tiles, rows; /* group: heads / kv_heads */
     int qkv_stride, y_stride;                                      /* elements between rows */
     int dq_places, dkv_places;
-    int n_heads, round_heads; /* of all batches; whose blocks start together */
+    int set_heads;          /* heads of a group that a block goes through side by side */
+    int n_sets, round_sets; /* of all batches; whose blocks start together */
     float scale, scale_log2;
 } backward_shape;
 
@@ -85,14 +87,19 @@ static __device__ inline int anew(int x)
     return x;
 }
 
-/* Tile sizes. A warp owns 16 * MT keys and 1 / WD of the columns of dK and dV;
- * for dQ, WQ warps share the queries and WARPS / WQ the columns. */
-template <int DP_, int BM_, int MT_, int WARPS_, int WD_, int WQ_, int STAGES_, int BLOCKS_>
+/* Tile sizes. A warp owns 16 * MT keys and 1 / WD of the columns of dK and dV; for dQ, WQ warps
+ * share the queries and WARPS / WQ the columns. Scores of SUB queries are in registers at a time. */
+template <int DP_, int BM_, int SUB_, int MT_, int WARPS_, int WD_, int WQ_, int STAGES_,
+          int BLOCKS_>
 struct tiles {
-    static constexpr int DP = DP_, BM = BM_, MT = MT_, WARPS = WARPS_, WD = WD_, WQ = WQ_;
+    static constexpr int DP = DP_, BM = BM_, SUB = SUB_, MT = MT_, WARPS = WARPS_, WD = WD_,
+                         WQ = WQ_;
     static constexpr int STAGES = STAGES_, BLOCKS = BLOCKS_, THREADS = 32 * WARPS;
     static constexpr int BN = 16 * MT * WARPS / WD; /* keys of a block */
-    static constexpr int COLS = DP / WD;            /* columns of a warp's dK and dV */
+    /* Whether, of the two warps that share a scheduler, one begins a step with dq: while it waits
+     * for flags and for memory, the other multiplies. With two blocks that comes by itself. */
+    static constexpr bool ALTERNATE = STAGES == 2 && BLOCKS == 1;
+    static constexpr int COLS = DP / WD; /* columns of a warp's dK and dV */
     static constexpr int DQ_ROWS = BM / WQ, DQ_COLS = DP * WQ / WARPS;
     static constexpr int KEY_BYTES = BN * DP * 2, QUERY_BYTES = BM * DP * 2;
     static constexpr int DS_BYTES = BN * BM * 2;
@@ -102,27 +109,55 @@ struct tiles {
     static_assert(BM >= 2 * WARPS, "flags are counted so in sizes.h");
 };
 
-/* What a block works at. */
+/* What a block works at: one tile of keys, and shape.set_heads heads from `head` on. */
 typedef struct block_work {
     int key_tile, batch, head;
 } block_work;
 
-/* The head's number in the whole batch. */
-static __device__ inline int number_of_head(const block_work &work, const backward_shape &shape)
+/* Where it is: at a tile of queries of one of its heads. It goes from the last tile down, and at
+ * each through the heads; in one register, four times the tile and how many heads are to come. */
+static __device__ inline int tile_of(int at)
 {
-    return anew(work.batch) * shape.heads + work.head;
+    return at >> 2;
 }
 
-/* Start copying the tile of queries q0.. into a stage. */
+static __device__ inline int member_of(int at, const backward_shape &shape)
+{
+    return shape.set_heads - 1 - (at & 3);
+}
+
+static __device__ inline int first_of(int tile, const backward_shape &shape)
+{
+    return tile * 4 + shape.set_heads - 1;
+}
+
+static __device__ inline int after(int at, const backward_shape &shape)
+{
+    return at & 3 ? at - 1 : first_of(tile_of(at) - 1, shape);
+}
+
+static __device__ inline int before(int at, const backward_shape &shape)
+{
+    return (at & 3) < shape.set_heads - 1 ? at + 1 : (tile_of(at) + 1) * 4;
+}
+
+/* The head's number in the whole batch. */
+static __device__ inline int number_of_head(const block_work &work, int member,
+                                            const backward_shape &shape)
+{
+    return anew(work.batch) * shape.heads + work.head + member;
+}
+
+/* Start copying a tile of queries into a stage. */
 template <typename T, typename C>
 static __device__ inline void load_queries(uint32_t stage, const T *qkv, const T *dy,
-                                           const float2 *stats, const int32_t *doc_start, int q0,
+                                           const float2 *stats, const int32_t *doc_start, int at,
                                            const block_work &work, const backward_shape &shape)
 {
     constexpr int LANES = tile_share<C::DP, C::THREADS>::LANES;
-    int left = shape.seq_len - q0, i = anew(threadIdx.x);
+    int q0 = tile_of(at) * C::BM, left = shape.seq_len - q0, i = anew(threadIdx.x);
     int64_t row = (int64_t)anew(work.batch) * shape.seq_len + q0, row_of_thread = row + i / LANES;
-    int col = anew(work.head) * shape.head_size + i % LANES * 8;
+    int col = (anew(work.head) + member_of(at, shape)) * shape.head_size + i % LANES * 8;
     load_tile<C::DP, C::BM, C::THREADS>(stage, qkv + row_of_thread * shape.qkv_stride + col,
                                         shape.qkv_stride, left, shape.head_size);
     load_tile<C::DP, C::BM, C::THREADS>(stage + C::QUERY_BYTES,
@@ -131,7 +166,8 @@ static __device__ inline void load_queries(uint32_t stage, const T *qkv, const T
     uint32_t rows = stage + 2 * C::QUERY_BYTES;
     if (i < C::BM / 2)
         copy_async(rows + i * 16,
-                   stats + (int64_t)number_of_head(work, shape) * shape.rows + q0 + i * 2);
+                   stats + (int64_t)number_of_head(work, member_of(at, shape), shape) * shape.rows +
+                       q0 + i * 2);
     if (doc_start && i < C::BM)
         asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(rows + C::BM * 8 + i * 4),
                      "l"(doc_start + row + (i < left ? i : 0)), "r"(i < left ? 4 : 0)
@@ -168,14 +204,14 @@ template <typename C> static __device__ inline int first_tile(const block_work &
 
 /* Hide scores of keys from queries that may not see them. */
 template <typename C>
-static __device__ inline void hide_scores(float (&s)[C::MT][C::BM / 8][4], uint32_t rows, bool docs,
-                                          int key0, int q0)
+static __device__ inline void hide_scores(float (&s)[C::MT][C::SUB / 8][4], uint32_t starts,
+                                          bool docs, int key0, int q0)
 {
     int lane = threadIdx.x & 31;
 #pragma unroll
-    for (int n = 0; n < C::BM / 8; n++) {
+    for (int n = 0; n < C::SUB / 8; n++) {
         int col = n * 8 + (lane & 3) * 2;
-        float2 start = docs ? shared_pair(rows + C::BM * 8 + col * 4) : make_float2(0, 0);
+        float2 start = docs ? shared_pair(starts + col * 4) : make_float2(0, 0);
 #pragma unroll
         for (int m = 0; m < C::MT; m++)
 #pragma unroll
@@ -189,7 +225,7 @@ static __device__ inline void hide_scores(float (&s)[C::MT][C::BM / 8][4], uint3
 
 /* Scores of eight queries to probabilities. */
 template <typename C>
-static __device__ inline void to_probabilities(float (&s)[C::MT][C::BM / 8][4], int n,
+static __device__ inline void to_probabilities(float (&s)[C::MT][C::SUB / 8][4], int n,
                                                uint32_t rows, float scale_log2)
 {
     float4 stats = shared_four(rows + (n * 8 + (threadIdx.x & 3) * 2) * 8);
@@ -202,8 +238,8 @@ static __device__ inline void to_probabilities(float (&s)[C::MT][C::BM / 8][4], 
 
 /* dS' = P' (dP' - row sum) of eight queries, in place of dP'. */
 template <typename C>
-static __device__ inline void to_score_gradients(float (&dp)[C::MT][C::BM / 8][4],
-                                                 const float (&p)[C::MT][C::BM / 8][4], int n,
+static __device__ inline void to_score_gradients(float (&dp)[C::MT][C::SUB / 8][4],
+                                                 const float (&p)[C::MT][C::SUB / 8][4], int n,
                                                  uint32_t rows)
 {
     float4 stats = shared_four(rows + (n * 8 + (threadIdx.x & 3) * 2) * 8);
@@ -231,8 +267,8 @@ static __device__ inline void to_operand(uint32_t (&a)[M][K / 16][4], const floa
 /* dS' of the warp's keys and sixteen queries into the tile that all warps read: rows are keys,
  * columns queries. */
 template <typename C>
-static __device__ inline void put_score_gradients(uint32_t ds_tile, int warp_key, int k,
-                                                  const uint32_t (&a)[C::MT][C::BM / 16][4])
+static __device__ inline void put_score_gradients(uint32_t ds_tile, int warp_key, int q0, int k,
+                                                  const uint32_t (&a)[C::MT][C::SUB / 16][4])
 {
     int lane = threadIdx.x & 31;
 #pragma unroll
@@ -240,7 +276,8 @@ static __device__ inline void put_score_gradients(uint32_t ds_tile, int warp_key
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int key = warp_key + m * 16 + (lane >> 2) + (i & 1) * 8;
-            uint32_t at = ds_tile + chunk_offset<C::BM>(key, k * 2 + (i >> 1)) + (lane & 3) * 4;
+            uint32_t at =
+                ds_tile + chunk_offset<C::BM>(key, q0 / 8 + k * 2 + (i >> 1)) + (lane & 3) * 4;
             asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(a[m][k][i]) : "memory");
         }
 }
@@ -270,69 +307,49 @@ static __device__ inline void query_gradient(float (&dq)[C::DQ_ROWS / 16][C::DQ_
     }
 }
 
-/* The warp's keys by a tile of queries: its parts of dV and dK, and dS into its tile. */
+/* The warp's keys by SUB queries from `sub` on of a tile: its parts of dV and dK, and dS into its
+ * tile. */
 template <typename T, typename C>
 static __device__ inline void key_gradients(float (&dk)[C::MT][C::COLS / 8][4],
                                             float (&dv)[C::MT][C::COLS / 8][4], uint32_t stage,
                                             uint32_t k_tile, uint32_t ds_tile, int key0, int q0,
-                                            bool docs, float scale_log2)
+                                            int sub, bool docs, float scale_log2)
 {
     int warp = anew(threadIdx.x) >> 5, warp_key = warp / C::WD * 16 * C::MT;
     int warp_col = warp % C::WD * C::COLS;
     if (key0 + warp_key >= q0 + C::BM) return; /* the diagonal hides all of the warp's keys */
     uint32_t k_lane = lane_down<C::DP>(k_tile + warp_key * C::DP * 2);
-    uint32_t rows = stage + 2 * C::QUERY_BYTES;
-    float p[C::MT][C::BM / 8][4], ds[C::MT][C::BM / 8][4];
-    multiply_tiles<T, C::DP>(p, k_lane, lane_right<C::DP>(stage), [](int) {});
-    if (docs || key0 + warp_key + 16 * C::MT - 1 > q0)
-        hide_scores<C>(p, rows, docs, key0 + warp_key, q0);
-    multiply_tiles<T, C::DP>(ds, k_lane + C::KEY_BYTES, lane_right<C::DP>(stage + C::QUERY_BYTES),
+    uint32_t q_tile = stage + sub * C::DP * 2, rows = stage + 2 * C::QUERY_BYTES + sub * 8;
+    float p[C::MT][C::SUB / 8][4], ds[C::MT][C::SUB / 8][4];
+    multiply_tiles<T, C::DP>(p, k_lane, lane_right<C::DP>(q_tile), [](int) {});
+    if (docs || key0 + warp_key + 16 * C::MT - 1 > q0 + sub)
+        hide_scores<C>(p, stage + 2 * C::QUERY_BYTES + C::BM * 8 + sub * 4, docs, key0 + warp_key,
+                       q0 + sub);
+    multiply_tiles<T, C::DP>(ds, k_lane + C::KEY_BYTES, lane_right<C::DP>(q_tile + C::QUERY_BYTES),
                              [&](int n) { to_probabilities<C>(p, n, rows, scale_log2); });
-    uint32_t operand[C::MT][C::BM / 16][4], ds_operand[C::MT][C::BM / 16][4];
-    uint32_t lane = lane_down<C::DP>(stage);
-    multiply_add_tile<T, C::DP, C::MT, C::COLS / 8, C::BM>(
+    uint32_t operand[C::MT][C::SUB / 16][4], ds_operand[C::MT][C::SUB / 16][4];
+    uint32_t lane = lane_down<C::DP>(q_tile);
+    multiply_add_tile<T, C::DP, C::MT, C::COLS / 8, C::SUB>(
         dv, operand, lane + C::QUERY_BYTES, warp_col, [&](int k) {
-            to_operand<T, C::MT, C::BM>(operand, p, k);
+            to_operand<T, C::MT, C::SUB>(operand, p, k);
             to_score_gradients<C>(ds, p, 2 * k, rows);
             to_score_gradients<C>(ds, p, 2 * k + 1, rows);
-            to_operand<T, C::MT, C::BM>(ds_operand, ds, k);
-            if (warp_col == 0) put_score_gradients<C>(ds_tile, warp_key, k, ds_operand);
+            to_operand<T, C::MT, C::SUB>(ds_operand, ds, k);
+            if (warp_col == 0) put_score_gradients<C>(ds_tile, warp_key, sub, k, ds_operand);
         });
-    multiply_add_tile<T, C::DP, C::MT, C::COLS / 8, C::BM>(dk, ds_operand, lane, warp_col,
-                                                           [](int) {});
-}
-
-/* Round fragments, times `scale`, into rows row0.. of `out`, columns col0..,
- * where there are such. */
-template <typename T, int M, int N>
-static __device__ inline void put_rows(T *out, int stride, int row0, int n_rows, int col0,
-                                       int n_cols, const float (&c)[M][N][4], float scale)
-{
-    int lane = threadIdx.x & 31;
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            int row = row0 + m * 16 + (lane >> 2) + h * 8;
-            if (row >= n_rows) continue;
-            T *to = out + (int64_t)row * stride + col0 + (lane & 3) * 2;
-#pragma unroll
-            for (int n = 0; n < N; n++)
-                if (col0 + n * 8 < n_cols)
-                    *reinterpret_cast<uint32_t *>(to + n * 8) =
-                        round_pair(c[m][n][2 * h] * scale, c[m][n][2 * h + 1] * scale, T());
-        }
+    multiply_add_tile<T, C::DP, C::MT, C::COLS / 8, C::SUB>(dk, ds_operand, lane, warp_col,
+                                                            [](int) {});
 }
 
 /* Heads go in rounds; in a round the first keys, which most queries see, start first, so that at
  * the end all blocks finish at about the same time. */
 static __device__ inline block_work work_of(const backward_shape &shape)
 {
-    int block = anew(blockIdx.x), round = block / (shape.round_heads * shape.n_tiles);
-    int first = round * shape.round_heads, left = shape.n_heads - first;
-    int n = left < shape.round_heads ? left : shape.round_heads;
+    int block = anew(blockIdx.x), round = block / (shape.round_sets * shape.n_tiles);
+    int first = round * shape.round_sets, left = shape.n_sets - first;
+    int n = left < shape.round_sets ? left : shape.round_sets;
     int at = block - first * shape.n_tiles;
-    int of_head = first + at % n, batch = of_head / shape.heads;
+    int of_head = (first + at % n) * shape.set_heads, batch = of_head / shape.heads;
     return {at / n, batch, of_head - batch * shape.heads};
 }
 
@@ -347,10 +364,10 @@ typedef struct dq_turn {
 /* `turn` blocks come before; the first waits for the head that had its place. */
 template <typename C>
 static __device__ inline dq_turn turn_of(const backward_memory &memory, const block_work &work,
-                                         int tile, int turn, const backward_shape &shape)
+                                         int at, int turn, const backward_shape &shape)
 {
-    int tiles = shape.rows / C::BM, of_head = number_of_head(work, shape);
-    int *flag = memory.dq_flags + (of_head * tiles + tile) * C::WARPS + (threadIdx.x >> 5);
+    int tiles = shape.rows / C::BM, of_head = number_of_head(work, member_of(at, shape), shape);
+    int *flag = memory.dq_flags + (of_head * tiles + tile_of(at)) * C::WARPS + (threadIdx.x >> 5);
     if (turn == 0 && of_head >= shape.dq_places)
         return {flag, flag - shape.dq_places * tiles * C::WARPS, FINISHED};
     return {flag, flag, turn};
@@ -360,27 +377,29 @@ static __device__ inline dq_turn turn_of(const backward_memory &memory, const bl
  * the flag a while ago; pass on the tile before, whose flag gets `written`. Returns what this
  * tile's flag is to get once the part is there for all to see. */
 template <typename T, typename C>
-static __device__ inline int add_query_gradient(T *dqkv, uint32_t k_tile, uint32_t ds_tile,
-                                                int tile, int turn, int found, int written,
+static __device__ inline int add_query_gradient(T *dqkv, uint32_t k_tile, uint32_t ds_tile, int at,
+                                                int turn, int found, int written,
                                                 const backward_memory &memory,
                                                 const block_work &work, const backward_shape &shape)
 {
-    dq_turn now = turn_of<C>(memory, work, tile, turn, shape);
+    dq_turn now = turn_of<C>(memory, work, at, turn, shape);
     while (found != now.value) {
         __nanosleep(32);
         found = flag_read(now.awaited);
     }
     __syncwarp();
     flag_fence();
-    if (written && (threadIdx.x & 31) == 0) flag_write(now.flag + C::WARPS, written);
+    if (written && (threadIdx.x & 31) == 0)
+        flag_write(turn_of<C>(memory, work, before(at, shape), 1, shape).flag, written);
 
-    int place = number_of_head(work, shape) % shape.dq_places, q0 = tile * C::BM;
+    int place = number_of_head(work, member_of(at, shape), shape) % shape.dq_places,
+        q0 = tile_of(at) * C::BM;
     float *part = memory.dq + ((int64_t)place * shape.rows + q0) * C::DP;
-    float dq[C::DQ_ROWS / 16][C::DQ_COLS / 8][4], before[C::DQ_ROWS / 16][C::DQ_COLS / 8][4];
+    float dq[C::DQ_ROWS / 16][C::DQ_COLS / 8][4], others[C::DQ_ROWS / 16][C::DQ_COLS / 8][4];
     if (turn > 0)
-        part_get<C::THREADS>(before, part);
+        part_get<C::THREADS>(others, part);
     else
-        clear(before);
+        clear(others);
     clear(dq);
     int warp = anew(threadIdx.x) >> 5, key0 = anew(work.key_tile) * C::BN, seen = q0 + C::BM - key0;
     int row = warp % C::WQ * C::DQ_ROWS, col = warp / C::WQ * C::DQ_COLS;
@@ -392,13 +411,13 @@ static __device__ inline int add_query_gradient(T *dqkv, uint32_t k_tile, uint32
         for (int key = 0; key < seen; key += C::BM)
             query_gradient<T, C, C::BM>(dq, ds_lane + key * C::BM * 2, k_lane + key * C::DP * 2,
                                         col);
-    add(dq, before);
+    add(dq, others);
     if (q0 >= key0 + C::BN) {
         part_put<C::THREADS>(part, dq);
         return turn + 1;
     }
     put_rows(dqkv + (int64_t)anew(work.batch) * shape.seq_len * shape.qkv_stride +
-                 anew(work.head) * shape.head_size,
+                 (anew(work.head) + member_of(at, shape)) * shape.head_size,
              shape.qkv_stride, q0 + row, shape.seq_len, col, shape.head_size, dq, shape.scale);
     return FINISHED;
 }
@@ -412,9 +431,9 @@ static __device__ inline void add_key_gradients(T *dqkv, float (&dk)[C::MT][C::C
 {
     block_work work = work_of(shape);
     int group = shape.group, kv_head = work.head / group;
-    int turn = work.head - kv_head * group;
-    bool last = turn == group - 1;
-    if (group > 1) {
+    int turn = work.head - kv_head * group; /* of its first head */
+    bool last = turn + shape.set_heads == group;
+    if (shape.set_heads < group) {
         constexpr int64_t size = (int64_t)C::BN * C::DP;
         int64_t of_group = (int64_t)work.batch * shape.kv_heads + kv_head;
         int *flag = memory.dkv_flags + of_group * shape.n_tiles + work.key_tile;
@@ -438,7 +457,7 @@ static __device__ inline void add_key_gradients(T *dqkv, float (&dk)[C::MT][C::C
         __syncthreads();
         if (threadIdx.x == 0) {
             flag_fence();
-            flag_write(flag, last ? FINISHED : turn + 1);
+            flag_write(flag, last ? FINISHED : turn + shape.set_heads);
         }
         if (!last) return;
     }
@@ -479,7 +498,8 @@ static __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
     uint32_t ds_tiles = v_tile + C::KEY_BYTES, stages = ds_tiles + C::STAGES * C::DS_BYTES;
     block_work work = work_of(shape);
     int key0 = work.key_tile * C::BN;
-    int i = end_of_tiles<C::BM>(doc_start, work.batch, key0, C::BN, shape.seq_len) - 1;
+    int at =
+        first_of(end_of_tiles<C::BM>(doc_start, work.batch, key0, C::BN, shape.seq_len) - 1, shape);
     {
         int kv_head = shape.heads + work.head / shape.group;
         const T *k = qkv + ((int64_t)work.batch * shape.seq_len + key0) * shape.qkv_stride +
@@ -491,7 +511,7 @@ static __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
                                             shape.qkv_stride, shape.seq_len - key0,
                                             shape.head_size);
     }
-    load_queries<T, C>(stages, qkv, dy, memory.stats, doc_start, i * C::BM, work, shape);
+    load_queries<T, C>(stages, qkv, dy, memory.stats, doc_start, at, work, shape);
     copy_commit();
 
     float dk[C::MT][C::COLS / 8][4], dv[C::MT][C::COLS / 8][4];
@@ -501,43 +521,58 @@ static __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
     int turn = -1, written = 0;        /* no dq is due; no flag is to be written */
     uint32_t odd = 0;
 #pragma unroll 1
-    for (; i >= first_tile<C>(work) - LAG; i--, odd ^= LAG) {
+    for (;; odd ^= LAG) {
         uint32_t stage = stages + odd * C::STAGE_BYTES;
         copy_wait<0>();
         __syncthreads(); /* the stage is there; so is dS of the tile before */
-        if (LAG == 1 && i > first_tile<C>(work)) {
+        int next_at = after(anew(at), shape);
+        if (LAG == 1 && tile_of(next_at) >= first_tile<C>(work)) {
             load_queries<T, C>(stages + (odd ^ 1) * C::STAGE_BYTES, qkv, dy, memory.stats,
-                               doc_start, anew(i) * C::BM - C::BM, work, shape);
+                               doc_start, next_at, work, shape);
             copy_commit();
         }
-        int found = 0, next = turn;
-        if (LAG == 0 || turn >= 0)
-            found = flag_read(turn_of<C>(memory, work, i + LAG, 1, shape).flag);
-        if (i >= first_tile<C>(work)) {
-            key_gradients<T, C>(dk, dv, stage, k_tile, ds_tiles + odd * C::DS_BYTES,
-                                work.key_tile * C::BN, anew(i) * C::BM, doc_start != NULL,
-                                shape.scale_log2);
-            next = work.key_tile - (doc_start ? first_start<C>(stage) / C::BN : 0);
-        }
-        if (LAG == 0) {
-            turn = next;
-            __syncthreads(); /* dS is there; q and dy are free */
-            if (i > first_tile<C>(work)) {
-                load_queries<T, C>(stage, qkv, dy, memory.stats, doc_start, anew(i) * C::BM - C::BM,
-                                   work, shape);
-                copy_commit();
+        int found = 0, next_turn = turn;
+        if (!C::ALTERNATE && (LAG == 0 || turn >= 0))
+            found = flag_read(
+                turn_of<C>(memory, work, LAG == 0 ? at : before(anew(at), shape), 1, shape).flag);
+        bool keys = !(C::ALTERNATE && (int)threadIdx.x >= C::THREADS / 2);
+#pragma unroll(C::ALTERNATE ? 1 : 2)
+        for (int half = 0; half < 2; half++, keys = !keys) {
+            if (keys && tile_of(at) >= first_tile<C>(work)) {
+#pragma unroll 1
+                for (int sub = 0; sub < C::BM; sub += C::SUB)
+                    key_gradients<T, C>(dk, dv, stage, k_tile, ds_tiles + odd * C::DS_BYTES,
+                                        work.key_tile * C::BN, tile_of(anew(at)) * C::BM, sub,
+                                        doc_start != NULL, shape.scale_log2);
+                next_turn = work.key_tile - (doc_start ? first_start<C>(stage) / C::BN : 0);
             }
+            if (LAG == 0 && keys) {
+                turn = next_turn;
+                __syncthreads(); /* dS is there; q and dy are free */
+                next_at = after(anew(at), shape);
+                if (tile_of(next_at) >= first_tile<C>(work)) {
+                    load_queries<T, C>(stage, qkv, dy, memory.stats, doc_start, next_at, work,
+                                       shape);
+                    copy_commit();
+                }
+            }
+            if (!keys && (LAG == 0 || turn >= 0))
+                written =
+                    add_query_gradient<T, C>(dqkv, k_tile, ds_tiles + (odd ^ LAG) * C::DS_BYTES,
+                                             LAG == 0 ? at : before(anew(at), shape), turn, found,
+                                             written, memory, work, shape);
         }
-        if (LAG == 0 || turn >= 0)
-            written =
-                add_query_gradient<T, C>(dqkv, k_tile, ds_tiles + (odd ^ LAG) * C::DS_BYTES,
-                                         anew(i) + LAG, turn, found, written, memory, work, shape);
-        turn = next;
+        turn = next_turn;
+        next_at = after(anew(at), shape);
+        if (tile_of(LAG == 0 ? next_at : at) < first_tile<C>(work)) break;
+        at = next_at;
     }
     __syncwarp();
     flag_fence();
-    if ((threadIdx.x & 31) == 0)
-        flag_write(turn_of<C>(memory, work, first_tile<C>(work), 1, shape).flag, written);
+    if ((threadIdx.x & 31) == 0) {
+        int last = first_tile<C>(work) * 4;
+        flag_write(turn_of<C>(memory, work, last, 1, shape).flag, written);
+    }
     add_key_gradients<T, C>(dqkv, dk, dv, memory, shape);
 }
 
@@ -573,8 +608,9 @@ template <typename T, typename C> struct backward_kernel {
         shape.y_stride = (int)(a->heads * a->head_size);
         shape.dq_places = (int)l.dq_places;
         shape.dkv_places = (int)l.dkv_places;
-        shape.n_heads = (int)(a->batch * a->heads);
-        shape.round_heads = (int)l.round_heads;
+        shape.set_heads = (int)l.set_heads;
+        shape.n_sets = (int)(a->batch * a->heads / l.set_heads);
+        shape.round_sets = (int)(l.round_heads / l.set_heads);
         shape.scale = a->scale;
         shape.scale_log2 = a->scale * LOG2_E;
         cudaError_t e = cudaMemsetAsync(at + l.flags, 0, (size_t)l.flags_bytes, s);
@@ -582,9 +618,8 @@ template <typename T, typename C> struct backward_kernel {
         int64_t n_items = a->batch * l.rows * a->heads;
         sum_rows<T><<<(unsigned)div_up(n_items, 32), 256, 0, s>>>(
             memory, (const T *)a->dy, (const T *)a->y, a->lse, n_items, shape);
-        attend_back<T, C>
-            <<<(unsigned)(a->batch * a->heads * l.n_tiles), C::THREADS, C::SHARED, s>>>(
-                (T *)a->dqkv, (const T *)a->dy, (const T *)a->qkv, a->doc_start, memory, shape);
+        attend_back<T, C><<<(unsigned)(shape.n_sets * l.n_tiles), C::THREADS, C::SHARED, s>>>(
+            (T *)a->dqkv, (const T *)a->dy, (const T *)a->qkv, a->doc_start, memory, shape);
         return cudaGetLastError();
     }
 };
@@ -605,19 +640,19 @@ static cudaError_t with_kernel(int64_t padded, int shared_bytes_max, F f)
     bool large = shared_bytes_max > 160 * 1024;
     switch (padded) {
     case 32:
-        return f(everywhere<T, tiles<32, 32, 2, 4, 1, 2, 1, 2>>());
+        return f(everywhere<T, tiles<32, 32, 32, 2, 4, 1, 2, 1, 2>>());
     case 64:
-        return large ? f(backward_kernel<T, tiles<64, 32, 2, 4, 1, 1, 2, 2>>())
-                     : f(everywhere<T, tiles<64, 32, 2, 4, 1, 1, 1, 2>>());
+        return large ? f(backward_kernel<T, tiles<64, 64, 32, 2, 4, 1, 2, 2, 2>>())
+                     : f(everywhere<T, tiles<64, 32, 32, 2, 4, 1, 1, 1, 2>>());
     case 96:
-        return f(everywhere<T, tiles<96, 64, 1, 8, 1, 4, 1, 1>>());
+        return f(everywhere<T, tiles<96, 64, 64, 1, 8, 1, 4, 1, 1>>());
     case 128:
-        return large ? f(backward_kernel<T, tiles<128, 64, 1, 8, 1, 2, 2, 1>>())
-                     : f(everywhere<T, tiles<128, 32, 1, 8, 1, 1, 1, 1>>());
+        return large ? f(backward_kernel<T, tiles<128, 64, 64, 1, 8, 1, 2, 2, 1>>())
+                     : f(everywhere<T, tiles<128, 32, 32, 1, 8, 1, 1, 1, 1>>());
     case 192:
-        return f(everywhere<T, tiles<192, 32, 1, 8, 2, 2, 1, 1>>());
+        return f(everywhere<T, tiles<192, 32, 32, 1, 8, 2, 2, 1, 1>>());
     default:
-        return f(everywhere<T, tiles<256, 16, 1, 8, 2, 1, 1, 1>>());
+        return f(everywhere<T, tiles<256, 16, 16, 1, 8, 2, 1, 1, 1>>());
     }
 }
 

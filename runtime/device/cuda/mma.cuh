@@ -221,6 +221,28 @@ static __device__ inline void multiply_add_tile(float (&c)[M][N][4],
     }
 }
 
+/* Round fragments, times `scale`, into rows row0.. of `out`, columns col0..,
+ * where there are such. */
+template <typename T, int M, int N>
+static __device__ inline void put_rows(T *out, int stride, int row0, int n_rows, int col0,
+                                       int n_cols, const float (&c)[M][N][4], float scale)
+{
+    int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int row = row0 + m * 16 + (lane >> 2) + h * 8;
+            if (row >= n_rows) continue;
+            T *to = out + (int64_t)row * stride + col0 + (lane & 3) * 2;
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                if (col0 + n * 8 < n_cols)
+                    *reinterpret_cast<uint32_t *>(to + n * 8) =
+                        round_pair(c[m][n][2 * h] * scale, c[m][n][2 * h + 1] * scale, T());
+        }
+}
+
 /* 2^x by the special-function unit; 2^-inf is 0. */
 static __device__ inline float exp2_fast(float x)
 {

@@ -97,14 +97,22 @@ static inline int64_t yk_cuda_flash_places(int64_t n, int64_t n_tiles)
     return yk_min(n, 4 + yk_div_up(1024, n_tiles));
 }
 
-/* Of n heads, how many have their blocks started in one round: as evenly as it goes. 512 blocks are
- * enough to keep those of one head apart and to fill the gaps at the end; with more, less would be
- * read from the cache. A round begins when hardly any block of the round before the last is left,
- * so that none waits for a place; and none waits for a block that starts later. */
-static inline int64_t yk_cuda_flash_round(int64_t n, int64_t places)
+/* Of the heads of a group, how many a block goes through, so that fewer blocks have to add up dk
+ * and dv in turn: a few, since a block is not to last long. */
+static inline int64_t yk_cuda_flash_set(int64_t group)
+{
+    return group % 2 == 0 ? 2 : group % 3 == 0 ? 3 : 1;
+}
+
+/* Of n heads in sets, how many have their blocks started in one round: as evenly as it goes. 512
+ * blocks are enough to keep those of one head apart and to fill the gaps at the end; with more,
+ * less would be read from the cache. A round begins when hardly any block of the round before the
+ * last is left, so that none waits for a place; and none waits for a block that starts later. */
+static inline int64_t yk_cuda_flash_round(int64_t n, int64_t set, int64_t places)
 {
     if (n <= places) return n;
-    return yk_div_up(n, yk_div_up(n, places / 2));
+    int64_t sets = n / set, at_once = yk_max(1, places / 2 / set);
+    return yk_div_up(sets, yk_div_up(sets, at_once)) * set;
 }
 
 /* The layout of the workspace; offsets in bytes. */
@@ -112,7 +120,7 @@ typedef struct yk_cuda_flash_layout {
     int64_t n_tiles; /* tiles of keys in a sequence */
     int64_t rows;    /* T rounded up to whole tiles */
     int64_t dq_places, dkv_places;
-    int64_t round_heads;        /* heads whose blocks start together */
+    int64_t set_heads, round_heads; /* heads of a block; whose blocks start together */
     int64_t stats;              /* (B,H,rows) float2: log2 of the softmax sum, row sum of dy y */
     int64_t dq;                 /* (dq_places, rows, padded) fp32, in fragments */
     int64_t dkv;                /* (dkv_places, n_tiles, 2, keys, padded) fp32, in fragments */
@@ -130,7 +138,8 @@ static inline yk_cuda_flash_layout yk_cuda_flash_plan(int64_t batch, int64_t seq
     l.n_tiles = yk_div_up(seq_len, keys);
     l.rows = l.n_tiles * keys;
     l.dq_places = yk_cuda_flash_places(batch * heads, l.n_tiles);
-    l.round_heads = yk_cuda_flash_round(batch * heads, l.dq_places);
+    l.set_heads = yk_cuda_flash_set(heads / kv_heads);
+    l.round_heads = yk_cuda_flash_round(batch * heads, l.set_heads, l.dq_places);
     l.dkv_places = heads == kv_heads
                        ? 0
                        : yk_cuda_flash_places(batch * kv_heads, l.n_tiles * (heads / kv_heads)) + 1;
