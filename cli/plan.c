@@ -18,16 +18,26 @@ typedef struct request {
     bool fit, json;
 } request;
 
+/* Keys of the file that take a preset's place are easily overlooked. */
+static void print_preset(const yk_config *config, const yk_model_shape *shape)
+{
+    char text[256];
+    if (yk_model_shape_tell_preset(shape, config, text, sizeof text))
+        printf("%-11s %s\n", "preset", text);
+}
+
 static yk_status print(const yk_config *config, const request *r, const yk_model_shape *shape,
                        const yk_device_spec *spec, const yk_topology *topology)
 {
     yk_plan plan;
     if (r->fit) return yk_plan_print_fits(config, shape, spec, topology, r->json, stdout);
     YK_TRY(yk_plan_make(config, shape, spec, topology, 0, &plan));
-    if (r->json)
+    if (r->json) {
         yk_plan_print_json(&plan, stdout);
-    else
+    } else {
+        print_preset(config, shape);
         yk_plan_print(&plan, stdout);
+    }
     yk_status status = YK_OK;
     if (r->trace[0]) status = yk_plan_trace(&plan, shape, topology, r->trace);
     yk_plan_fini(&plan);

@@ -213,8 +213,11 @@ static yk_status watch(yk_trainer *t)
 static void print_start(const yk_trainer *t)
 {
     const yk_config *c = t->config;
+    char preset[256];
     printf("model     %" PRId64 " parameters, %" PRId64 " layers of %" PRId64 "\n",
            yk_model_shape_count(t->shape), t->shape->layers, t->shape->width);
+    if (yk_model_shape_tell_preset(t->shape, c, preset, sizeof preset))
+        printf("preset    %s\n", preset);
     printf("data      %" PRId64 " tokens to train on, %" PRId64 " to validate on\n",
            yk_dataset_n_tokens(t->data, YK_SPLIT_TRAIN),
            yk_dataset_n_tokens(t->data, YK_SPLIT_VAL));

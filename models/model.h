@@ -53,8 +53,8 @@ typedef struct yk_model_shape {
 
 /* The shape that a configuration asks for: a preset, or a family, with single keys on top.
  *
- * YK_EINVAL  no such preset or family, a required size is missing, heads do not divide: the message
- *            names the key
+ * YK_EINVAL  no such preset or family, a family beside a preset of another one, a required size is
+ *            missing, heads do not divide: the message names the key
  */
 yk_status yk_model_shape_from_config(const yk_config *config, yk_model_shape *shape_out);
 
@@ -63,6 +63,11 @@ yk_status yk_model_shape_from_config(const yk_config *config, yk_model_shape *sh
  * YK_EINVAL  no such preset or family; it has another: the message names the key and both values
  */
 yk_status yk_model_shape_agrees(const yk_model_shape *shape, const yk_config *config);
+
+/* "gpt2-124m with layers 4, width 128": the preset, and the sizes in which a shape that was
+ * asked for is not the preset's. False: no preset is given, or it is as the preset has it. */
+bool yk_model_shape_tell_preset(const yk_model_shape *shape, const yk_config *config,
+                                char *text_out, size_t room);
 
 /* Check a shape from wherever it came and fill in what follows from the rest (vocab_rows).
  *

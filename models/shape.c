@@ -1,5 +1,6 @@
 /* models/shape.c - the sizes of a model: presets, the configuration's keys, and what must hold. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,6 +77,19 @@ static yk_status set_family(const char *name, yk_model_shape *shape)
                    name);
 }
 
+/* The family that is given; beside a preset, whose shape is there, it can only be the preset's. */
+static yk_status take_family(const yk_config *config, yk_model_shape *shape)
+{
+    yk_family of_preset = shape->family;
+    if (!config->model.family[0]) return YK_OK;
+    YK_TRY(set_family(config->model.family, shape));
+    if (!config->model.preset[0] || shape->family == of_preset) return YK_OK;
+    return yk_fail(YK_EINVAL, "model.preset",
+                   "%s is of the family %s, and model.family is %s; leave one of them out, and the "
+                   "model's other keys where the preset's own sizes are wanted",
+                   config->model.preset, family_names[of_preset], config->model.family);
+}
+
 /* What a family has where neither a preset nor a key says otherwise. */
 static void set_family_defaults(yk_model_shape *s)
 {
@@ -113,7 +127,7 @@ yk_status yk_model_shape_from_config(const yk_config *config, yk_model_shape *sh
 {
     yk_model_shape s = {.tied = true};
     if (config->model.preset[0]) YK_TRY(find_preset(config->model.preset, &s));
-    if (config->model.family[0]) YK_TRY(set_family(config->model.family, &s));
+    YK_TRY(take_family(config, &s));
 
     /* What a preset has that follows from these would no longer fit. */
     if (config->model.width != 0 || config->model.heads != 0) s.head_size = s.kv_heads = 0;
@@ -136,40 +150,64 @@ static yk_status apply_keys(const yk_config *config, yk_model_shape *shape)
     return YK_OK;
 }
 
+#define N_SIZES 11
+
+static const char *const size_names[N_SIZES] = {"layers",    "width",      "heads", "kv_heads",
+                                                "head_size", "ffn",        "vocab", "max_seq_len",
+                                                "norm_eps",  "rope_theta", "tied"};
+
+/* Those that the configuration has keys for, in the names' order. */
+static void list_sizes(const yk_model_shape *s, double sizes_out[N_SIZES])
+{
+    const double sizes[N_SIZES] = {
+        (double)s->layers,    (double)s->width, (double)s->heads, (double)s->kv_heads,
+        (double)s->head_size, (double)s->ffn,   (double)s->vocab, (double)s->max_seq_len,
+        s->norm_eps,          s->rope_theta,    s->tied};
+    memcpy(sizes_out, sizes, sizeof sizes);
+}
+
+bool yk_model_shape_tell_preset(const yk_model_shape *shape, const yk_config *config,
+                                char *text_out, size_t room)
+{
+    yk_model_shape of_preset;
+    double has[N_SIZES], given[N_SIZES];
+    bool differs = false;
+    if (!config->model.preset[0] || find_preset(config->model.preset, &of_preset) != YK_OK)
+        return false;
+    list_sizes(&of_preset, given);
+    list_sizes(shape, has);
+    size_t used = (size_t)snprintf(text_out, room, "%s with", config->model.preset);
+    for (int i = 0; i < N_SIZES; i++) {
+        if (has[i] == given[i] || used >= room) continue;
+        const char *before = differs ? ", " : " ";
+        used += (size_t)snprintf(text_out + used, room - used, "%s%s %.10g", before, size_names[i],
+                                 has[i]);
+        differs = true;
+    }
+    return differs;
+}
+
 yk_status yk_model_shape_agrees(const yk_model_shape *shape, const yk_config *config)
 {
     yk_model_shape want = *shape;
     YK_TRY(apply_keys(config, &want));
     want.max_seq_len = shape->max_seq_len; /* of a preset, more than a run may have had */
     override(&want.max_seq_len, config->model.max_seq_len);
-    const struct {
-        const char *key;
-        double has, given;
-    } sizes[] = {
-        {"layers", (double)shape->layers, (double)want.layers},
-        {"width", (double)shape->width, (double)want.width},
-        {"heads", (double)shape->heads, (double)want.heads},
-        {"kv_heads", (double)shape->kv_heads, (double)want.kv_heads},
-        {"head_size", (double)shape->head_size, (double)want.head_size},
-        {"ffn", (double)shape->ffn, (double)want.ffn},
-        {"vocab", (double)shape->vocab, (double)want.vocab},
-        {"max_seq_len", (double)shape->max_seq_len, (double)want.max_seq_len},
-        {"norm_eps", shape->norm_eps, want.norm_eps},
-        {"rope_theta", shape->rope_theta, want.rope_theta},
-        {"tied", shape->tied, want.tied},
-    };
+    double has[N_SIZES], given[N_SIZES];
+    list_sizes(shape, has);
+    list_sizes(&want, given);
     if (shape->family != want.family)
         return yk_fail(YK_EINVAL, "model.init",
                        "the directory has a model of the family %s, and the configuration asks for "
                        "%s; leave the model's other keys out, or take another directory",
                        family_names[shape->family], family_names[want.family]);
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (sizes[i].has != sizes[i].given)
+    for (int i = 0; i < N_SIZES; i++)
+        if (has[i] != given[i])
             return yk_fail(YK_EINVAL, "model.init",
                            "the directory has a model whose %s is %.10g, and the configuration "
                            "asks for %.10g; leave the model's other keys out, or take another "
                            "directory",
-                           sizes[i].key, sizes[i].has, sizes[i].given);
+                           size_names[i], has[i], given[i]);
     return YK_OK;
 }
 

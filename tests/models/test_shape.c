@@ -97,6 +97,15 @@ static void what_cannot_be_is_named(void **state)
     REFUSED("GPT-2 needs that", "model.preset=tiny-gpt2", "model.head_size=16");
 }
 
+static void a_family_beside_a_preset_of_another_is_refused(void **state)
+{
+    (void)state;
+    yk_model_shape s;
+    REFUSED("gpt2-124m is of the family gpt2, and model.family is llama", "model.preset=gpt2-124m",
+            "model.family=llama");
+    assert_int_equal(READ(&s, "model.preset=tiny-llama", "model.family=llama"), YK_OK);
+}
+
 static void expect_wrong_shape(const yk_model_shape *shape, const char *part)
 {
     yk_model_shape copy = *shape;
@@ -147,6 +156,7 @@ int main(void)
         cmocka_unit_test(keys_change_a_preset),
         cmocka_unit_test(a_new_width_takes_its_heads_and_ffn_along),
         cmocka_unit_test(a_family_and_sizes_are_enough),
+        cmocka_unit_test(a_family_beside_a_preset_of_another_is_refused),
         cmocka_unit_test(what_cannot_be_is_named),
         cmocka_unit_test(shapes_from_elsewhere_are_checked_too),
     };
