@@ -99,10 +99,20 @@ static yk_status run(int argc, char **argv)
     return yk_cli_refuse(fail_unknown, argv[1]);
 }
 
+/* Why an earlier piece was not written is no longer known. */
+static yk_status end_output(void)
+{
+    if (fflush(stdout) != 0)
+        return yk_fail(YK_EIO, "standard output", "cannot be written: %s", strerror(errno));
+    if (ferror(stdout))
+        return yk_fail(YK_EIO, "standard output",
+                       "a part of it could not be written; see whether its disk is full");
+    return YK_OK;
+}
+
 int main(int argc, char **argv)
 {
     yk_status status = run(argc, argv);
-    if (status == YK_OK && (fflush(stdout) != 0 || ferror(stdout)))
-        status = yk_fail(YK_EIO, "standard output", "cannot be written: %s", strerror(errno));
+    if (status == YK_OK) status = end_output();
     return yk_status_exit_code(status);
 }

@@ -1,71 +1,112 @@
-/* launch/leftovers.c - segments that nobody has mapped. */
+/* launch/leftovers.c - segments that nobody has mapped.
+ *
+ * A sweep lists the segments and then reads each process' map once for all of them. What a sweep
+ * had no time to find out counts as in use.
+ */
 #include "launch/leftovers.h"
 
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#define TURNS   50
-#define TURN_NS 100000000L
+#include "runtime/base/clock.h"
 
-/* Does a process have the file mapped? */
-static bool process_maps(const char *pid, const char *path)
+#define LIMIT_S 5.0
+#define TURN_NS 100000000L
+#define YOUNG_S 2 /* one that was just made may be about to be mapped */
+
+typedef struct segment {
+    char path[600];
+    bool is_used;
+} segment;
+
+typedef struct sweep {
+    double until_s;
+    segment *segments;
+    int n_segments;
+} sweep;
+
+/* Is it one of those to look at? */
+static bool read_segment(const char *folder, const char *name, int64_t since_s, segment *out)
+{
+    struct stat s;
+    int n = snprintf(out->path, sizeof out->path, "%s/%s", folder, name);
+    if (n >= (int)sizeof out->path || strncmp(name, "vader_segment.", 14) != 0) return false;
+    if (lstat(out->path, &s) != 0 || !S_ISREG(s.st_mode) || s.st_uid != geteuid()) return false;
+    if (s.st_mtim.tv_sec < since_s) return false;
+    out->is_used = time(NULL) - s.st_mtim.tv_sec < YOUNG_S;
+    return true;
+}
+
+static void list(sweep *s, const char *folder, int64_t since_s)
+{
+    DIR *files = opendir(folder);
+    if (!files) return;
+    for (struct dirent *e; (e = readdir(files));) {
+        segment found;
+        if (!read_segment(folder, e->d_name, since_s, &found)) continue;
+        segment *grown = realloc(s->segments, ((size_t)s->n_segments + 1) * sizeof *grown);
+        if (!grown) break;
+        s->segments = grown;
+        s->segments[s->n_segments++] = found;
+    }
+    closedir(files);
+}
+
+static void mark_line(sweep *s, const char *line)
+{
+    if (!strstr(line, "vader_segment.")) return;
+    for (int i = 0; i < s->n_segments; i++)
+        if (strstr(line, s->segments[i].path)) s->segments[i].is_used = true;
+}
+
+static void mark_process(sweep *s, const char *pid)
 {
     char name[280], line[4096];
     snprintf(name, sizeof name, "/proc/%s/maps", pid);
     FILE *maps = fopen(name, "r");
-    if (!maps) return false;
-    bool found = false;
-    while (!found && fgets(line, sizeof line, maps)) found = strstr(line, path) != NULL;
+    if (!maps) return;
+    while (fgets(line, sizeof line, maps)) mark_line(s, line);
     fclose(maps);
-    return found;
 }
 
-static bool is_mapped(const char *path)
+/* False where it cannot be told of all processes. */
+static bool mark_used(sweep *s)
 {
     DIR *processes = opendir("/proc");
-    if (!processes) return true; /* who knows */
-    bool found = false;
-    for (struct dirent *e; !found && (e = readdir(processes));)
-        if (e->d_name[0] >= '0' && e->d_name[0] <= '9') found = process_maps(e->d_name, path);
+    if (!processes) return false;
+    bool in_time = true;
+    for (struct dirent *e; in_time && (e = readdir(processes));) {
+        if (e->d_name[0] >= '0' && e->d_name[0] <= '9') mark_process(s, e->d_name);
+        in_time = yk_clock_s() < s->until_s;
+    }
     closedir(processes);
-    return found;
-}
-
-/* One that was just made may be about to be mapped. */
-static bool is_leftover(const char *path, int64_t since_s, bool *waits_out)
-{
-    struct stat s;
-    if (lstat(path, &s) != 0 || !S_ISREG(s.st_mode) || s.st_uid != geteuid()) return false;
-    if (s.st_mtim.tv_sec < since_s) return false;
-    *waits_out = time(NULL) - s.st_mtim.tv_sec < 2 || is_mapped(path);
-    return !*waits_out;
+    return in_time;
 }
 
 /* True when some are in use. */
-static bool sweep(const char *folder, int64_t since_s)
+static bool sweep_once(const char *folder, int64_t since_s, double until_s)
 {
-    bool some_wait = false;
-    DIR *files = opendir(folder);
-    if (!files) return false;
-    for (struct dirent *e; (e = readdir(files));) {
-        char path[600];
-        bool waits = false;
-        if (strncmp(e->d_name, "vader_segment.", 14) != 0) continue;
-        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-        if (is_leftover(path, since_s, &waits)) unlink(path);
-        if (waits) some_wait = true;
+    sweep s = {.until_s = until_s};
+    bool some_left = false;
+    list(&s, folder, since_s);
+    bool is_told = s.n_segments > 0 && mark_used(&s);
+    for (int i = 0; i < s.n_segments; i++) {
+        if (is_told && !s.segments[i].is_used) unlink(s.segments[i].path);
+        if (!is_told || s.segments[i].is_used) some_left = true;
     }
-    closedir(files);
-    return some_wait;
+    free(s.segments);
+    return some_left;
 }
 
 void yk_leftovers_remove(const char *folder, int64_t since_s)
 {
     const struct timespec turn = {0, TURN_NS};
-    for (int i = 0; i < TURNS && sweep(folder, since_s); i++) nanosleep(&turn, NULL);
+    double until_s = yk_clock_s() + LIMIT_S;
+    while (sweep_once(folder, since_s, until_s) && yk_clock_s() < until_s) nanosleep(&turn, NULL);
 }

@@ -332,8 +332,8 @@ yk_status yk_parent_run_mpirun(const yk_command *command, double still_limit_s, 
         yk_ended ended;
         int64_t begin_s = (int64_t)time(NULL);
         YK_TRY(run(command, still_limit_s, &ended));
-        if (ended.was_killed) yk_leftovers_remove("/dev/shm", begin_s);
         yk_status status = outcome(&ended);
+        if (ended.was_killed) yk_leftovers_remove("/dev/shm", begin_s);
         if (status == YK_EINVAL && failure != YK_OK) return failure;
         if (status != YK_EPEER || ended.was_asked || i > restarts) return status;
         if (!may_go_on(&ended, end_mark)) return status;

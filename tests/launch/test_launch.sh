@@ -25,6 +25,14 @@ expect_status 0
 started=$(tail -n +2 "$scratch/mpirun.words")
 [ "$(eval "set -- ${printed#*mpirun }"; printf '%s\n' "$@")" = "$started" ] || fail "other words: $started"
 
+case_is "a table that standard output does not take is told, without a reason that is none"
+if [ -w /dev/full ]; then
+    run env PATH="$scratch/bin:$PATH" bash -c '"$@" >/dev/full' - "$yoke" launch -n 2 train "$config"
+    expect_status 1
+    [ "$err" = "yoke: standard output: a part of it could not be written; see whether its disk is full" ] ||
+        fail "other words"
+fi
+
 case_is "options after the first word are train's"
 launch -n 1 train --set train.steps=500 "$config" -n 4
 expect_status 2
@@ -116,6 +124,21 @@ expect_text err "was killed (SIGKILL)"
 fake mpirun <<<'exit 1'
 launch -n 2 train "$config"
 [ -z "$err" ] || fail "the rank has said why, and launch adds to it"
+
+case_is "that mpirun was killed is said before its segments are waited for"
+fake mpirun <<EOF
+segment=/dev/shm/vader_segment.yoke-test.\$\$
+: >"\$segment" && touch -d '+2 seconds' "\$segment" && echo "\$segment" >"$scratch/segment"
+kill -9 \$\$
+EOF
+PATH="$scratch/bin:$PATH" "$yoke" launch -n 1 train "$config" 2>&1 >/dev/null </dev/null |
+    while read -r line; do
+        [[ $line == *"was killed (SIGKILL)"* ]] && [ -e "$(cat "$scratch/segment")" ] && echo told >"$scratch/told"
+    done
+if [ -s "$scratch/segment" ]; then
+    [ -s "$scratch/told" ] || fail "said after they were removed"
+    [ ! -e "$(cat "$scratch/segment")" ] || fail "the segment is left"
+fi
 
 case_is "where there is no mpirun the package is named"
 mkdir "$scratch/nothing"
