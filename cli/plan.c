@@ -44,12 +44,12 @@ static yk_status print(const yk_config *config, const request *r, const yk_model
     return status;
 }
 
-/* This machine's device, and its host memory for each of the ranks that a node has. */
-static yk_status describe_here(const yk_config *config, int64_t node_size, yk_device_spec *spec_out)
+/* This machine's device and host memory. */
+static yk_status describe_here(const yk_config *config, yk_device_spec *spec_out)
 {
     yk_device_spec spec;
     YK_TRY(yk_device_describe_chosen(config, &spec));
-    spec.host_bytes = yk_host_room_read("").bytes / node_size;
+    spec.host_bytes = yk_host_room_read("").bytes;
     *spec_out = spec;
     return YK_OK;
 }
@@ -81,12 +81,13 @@ static yk_status plan(const yk_config *config, const request *r, const yk_cli_li
         YK_TRY(yk_device_find_chosen(config, r->device, &spec));
         YK_TRY(check_device(config, r->device, spec.kind, sets));
     } else {
-        YK_TRY(describe_here(config, node_size, &spec));
+        YK_TRY(describe_here(config, &spec));
     }
     if (r->ranks % node_size != 0)
         return yk_fail(YK_EINVAL, "--node-size",
                        "%" PRId64 " ranks do not fill nodes of %" PRId64 " evenly", r->ranks,
                        node_size);
+    yk_device_spec_share(config, node_size, &spec);
     yk_topology topology = yk_ranks_topology(&spec, (int)r->ranks, (int)node_size);
     return print(config, r, &shape, &spec, r->ranks > 1 ? &topology : NULL);
 }

@@ -103,14 +103,21 @@ yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out)
     return YK_OK;
 }
 
+void yk_device_spec_share(const yk_config *config, int64_t ranks_here, yk_device_spec *spec)
+{
+    bool cpu = spec->kind == YK_DEVICE_CPU;
+    spec->memory_bytes /= cpu ? ranks_here : config->launch.ranks_per_gpu;
+    spec->host_bytes /= ranks_here;
+}
+
 yk_status yk_device_describe_part(const yk_config *config, yk_world *world, const yk_device *device,
                                   yk_device_spec *spec_out, yk_host_room *room_out)
 {
     yk_device_spec spec;
     yk_host_room room = yk_host_room_read("");
     YK_TRY(yk_device_describe(device, &spec));
-    if (spec.kind == YK_DEVICE_CUDA) spec.memory_bytes /= config->launch.ranks_per_gpu;
-    spec.host_bytes = room.bytes / (world ? yk_world_local_size(world) : 1);
+    spec.host_bytes = room.bytes;
+    yk_device_spec_share(config, world ? yk_world_local_size(world) : 1, &spec);
     if (world) {
         YK_TRY(yk_world_min(world, spec.memory_bytes, &spec.memory_bytes));
         YK_TRY(yk_world_min(world, spec.host_bytes, &spec.host_bytes));

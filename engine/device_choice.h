@@ -29,7 +29,11 @@ yk_status yk_device_find_chosen(const yk_config *config, const char *name,
  * measured. */
 yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out);
 
-/* The same of this rank's part: of a GPU and of the host's memory, as the ranks there share them, and of
+/* Leave of a described machine the part that one of its ranks has: they share the GPUs as
+ * launch.ranks_per_gpu says, and processors' memory and the host's evenly. */
+void yk_device_spec_share(const yk_config *config, int64_t ranks_here, yk_device_spec *spec);
+
+/* What is known of an open device, of this rank's part: of a GPU and of the host's memory, as the ranks there share them, and of
  * unlike ranks the least, so that all choose the same.                              [collective]
  *
  * world     NULL: this process alone

@@ -48,6 +48,19 @@ awk '$1 == "persistent" || $1 == "activation" || $1 == "workspace" {sum += $NF}
      $1 == "device" {exit sum != $NF}' <<<"$out" || fail "the items are not the sum"
 awk '$1 == "device" {exit $NF != '"$bytes"'}' <<<"$out" || fail "JSON says something else"
 
+case_is "ranks on one machine's processors share its memory"
+for where in "" "--device cpu"; do
+    # shellcheck disable=SC2086
+    run "$yoke" plan tiny.yaml $where --json
+    alone=$(number limit_bytes)
+    # shellcheck disable=SC2086
+    run "$yoke" plan tiny.yaml $where --ranks 2 --json
+    [ "$(number limit_bytes)" -eq $((alone / 2)) ] || fail "two may use $(number limit_bytes) each, one $alone"
+    # shellcheck disable=SC2086
+    run "$yoke" plan tiny.yaml $where --ranks 2 --node-size 1 --json
+    [ "$(number limit_bytes)" -eq "$alone" ] || fail "a machine each, and $(number limit_bytes) of $alone"
+done
+
 case_is "a large model on a card that is not here, data and all"
 run "$yoke" plan large.yaml --device h200 --json
 expect_status 0

@@ -112,6 +112,20 @@ static void configure(part *p, const char *dir, const char *const *sets, const c
     REQUIRE(p->world, yk_config_check(&p->config) == YK_OK);
 }
 
+/* Ranks on processors share their memory, and the host's. */
+static void check_share(part *p)
+{
+    yk_device_spec whole, mine;
+    yk_host_room room;
+    if (!p->world || is_on_gpu()) return;
+    int64_t here = yk_world_local_size(p->world);
+    REQUIRE(p->world, yk_device_describe(p->device, &whole) == YK_OK);
+    REQUIRE(p->world,
+            yk_device_describe_part(&p->config, p->world, p->device, &mine, &room) == YK_OK);
+    REQUIRE(p->world, mine.memory_bytes == whole.memory_bytes / here);
+    REQUIRE(p->world, mine.host_bytes <= room.bytes / here);
+}
+
 static void plan(part *p)
 {
     yk_device_spec spec;
@@ -119,6 +133,7 @@ static void plan(part *p)
         REQUIRE(p->world, yk_device_describe(p->device, &spec) == YK_OK);
     else
         REQUIRE(p->world, yk_device_spec_find("cpu", &spec) == YK_OK);
+    check_share(p);
     yk_topology topology = {.ranks = 1, .node_size = 1};
     if (p->world) topology = yk_ranks_topology(&spec, p->size, yk_world_local_size(p->world));
     REQUIRE(p->world, yk_plan_make(&p->config, &p->shape, &spec, p->world ? &topology : NULL, 0,
