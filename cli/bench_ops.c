@@ -451,6 +451,7 @@ static yk_status bench_step(yk_bench *b)
         a.param = NULL;
         a.master = param;
         a.m = yk_bench_random(b, YK_BF16, n);
+        if (v) YK_TRY(yk_zero(b->stream, v, n * 2)); /* halves of fp32 numbers are NaNs, too */
         a.master_dtype = a.moments_dtype = YK_BF16;
         YK_TRY(yk_bench_run(b, "adamw bf16 states", size, run_adamw, &a, sizeof a, 1,
                             yk_adamw_cost(&a)));
