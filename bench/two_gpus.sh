@@ -15,7 +15,7 @@
 # run that was cut short goes on where it was.
 #
 #   --yoke FILE    the program (build/yoke)
-#   --torch FILE   bench_torch.py, for rows of PyTorch; without it there are none
+#   --torch FILE   bench/torch_gpu.py, for rows of PyTorch; without it there are none
 #   --out DIR      where rows go (bench/out)
 #   --only REGEX   the rows whose label matches, such as '124m.*nop2p.*bf16'
 #   --steps N      timed steps of a row (20)
@@ -86,7 +86,8 @@ row() {
     shift 2
     wanted "$label" || return 0
     say "== $label"
-    line=$(NCCL_P2P_DISABLE=$((1 - p2p)) "$@" 2>"$out/last.err" | grep '^{' | tail -n 1) || status=$?
+    line=$(NCCL_P2P_DISABLE=$((1 - p2p)) "$@" 2>"$out/last.err" | grep '^{' | tail -n 1 |
+        sed 's/"label": "[^"]*", //') || status=$?
     if [ -z "$line" ]; then
         say "   failed ($status): $(tail -n 3 "$out/last.err")"
         line="{\"error\": \"status $status\"}"
