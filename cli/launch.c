@@ -66,9 +66,9 @@ static yk_status check_words(const yk_cli_command *command, int argc, char **arg
         for (int j = 0; j < command->n_options; j++)
             if (is_option(argv[i], &command->options[j]))
                 return yk_fail(YK_EINVAL, "launch",
-                               "--%s is launch's, and launch's options stand before the "
+                               "%.*s is launch's, and launch's options stand before the "
                                "command: " RIGHT_ORDER,
-                               command->options[j].name);
+                               (int)(argv[i][1] == '-' ? strcspn(argv[i], "=") : 2), argv[i]);
     }
     return YK_OK;
 }

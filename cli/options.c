@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/config_keys.h"
 #include "runtime/base/number.h"
 #include "runtime/base/version.h"
 #include "runtime/base/words.h"
@@ -67,15 +68,58 @@ static const yk_cli_option *find(const yk_cli_command *c, const char *name, size
     return NULL;
 }
 
-static yk_status fail_unknown(const yk_cli_command *c, const char *word)
+static const char *find_also(const yk_cli_command *c, const char *name)
+{
+    for (int i = 0; i < c->n_options; i++)
+        if (c->options[i].also && strcmp(c->options[i].also, name) == 0) return c->options[i].name;
+    return NULL;
+}
+
+/* The option that was probably meant; NULL: nothing is near. */
+static const char *guess(const yk_cli_command *c, const char *name)
 {
     const char *names[MAX_OPTIONS + 2] = {"help", "version"};
-    char shown[YK_SHOWN_MAX];
     int n = 2;
     for (int i = 0; i < c->n_options && i < MAX_OPTIONS; i++) names[n++] = c->options[i].name;
-    return fail(c, "there is no option %s; the nearest is --%s (`yoke %s --help` lists all)",
-                yk_word_show(word, shown),
-                names[yk_word_nearest(word + strspn(word, "-"), names, n)], c->name);
+    int i = yk_word_guess(name, names, n);
+    return i < 0 ? NULL : names[i];
+}
+
+/* The configuration's key of this name, section or not, where the command has --set; else NULL. */
+static const char *find_key(const yk_cli_command *c, const char *name,
+                            char key_out[YK_CONFIG_KEY_NAME_MAX])
+{
+    if (!find(c, "set", strlen("set")) || !yk_config_nearest(name, key_out)[0]) return NULL;
+    const char *dot = strrchr(key_out, '.'), *last = dot ? dot + 1 : key_out;
+    bool is_it = yk_word_distance(name, key_out) == 0 || yk_word_distance(name, last) == 0;
+    return is_it && yk_config_find_key(key_out) >= 0 ? key_out : NULL;
+}
+
+/* The value that stands with an unknown option, or after it, where it reads plainly. */
+static const char *show_value(const words *w, const char *equals)
+{
+    const char *value = equals ? equals + 1 : w->at + 1 < w->argc ? w->argv[w->at + 1] : "";
+    size_t plain =
+        strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+    return plain > 0 && plain < 64 && !value[plain] && value[0] != '-' ? value : "VALUE";
+}
+
+static yk_status fail_unknown(const words *w, const char *word)
+{
+    const yk_cli_command *c = w->command;
+    char shown[YK_SHOWN_MAX], name[YK_CONFIG_KEY_NAME_MAX], key[YK_CONFIG_KEY_NAME_MAX];
+    const char *bare = word + strspn(word, "-");
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(bare, "="), bare);
+    yk_word_show(word, shown);
+    const char *meant = find_also(c, name);
+    if (!meant && find_key(c, name, key))
+        return fail(c, "there is no option %s; %s is a key of the configuration: --set %s=%s",
+                    shown, key, key, show_value(w, strchr(bare, '=')));
+    if (!meant) meant = guess(c, name);
+    if (!meant)
+        return fail(c, "there is no option %s (`yoke %s --help` lists all)", shown, c->name);
+    return fail(c, "there is no option %s; the nearest is --%s (`yoke %s --help` lists all)", shown,
+                meant, c->name);
 }
 
 static yk_status fail_range(const yk_cli_command *c, const yk_cli_option *o, const char *value,
@@ -178,7 +222,7 @@ static yk_status take_long(words *w, const char *word)
         w->done = true;
         return YK_OK;
     }
-    return fail_unknown(w->command, word);
+    return fail_unknown(w, word);
 }
 
 /* -n 4 or -n4 */
@@ -189,7 +233,7 @@ static yk_status take_short(words *w, const char *word)
         const yk_cli_option *o = &w->command->options[i];
         if (o->letter == word[1]) return take_option(w, o, word[2] ? word + 2 : NULL);
     }
-    return fail_unknown(w->command, word);
+    return fail_unknown(w, word);
 }
 
 static yk_status take_operand(words *w, const char *word)

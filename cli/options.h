@@ -40,6 +40,7 @@ typedef struct yk_cli_option {
     int64_t min, max;  /* INT */
     double low, high;  /* REAL */
     bool may_be_empty; /* TEXT: '' means something else than not giving the option */
+    const char *also;  /* what other commands call it; NULL: nothing else */
 } yk_cli_option;
 
 typedef struct yk_cli_command {

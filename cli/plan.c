@@ -95,6 +95,11 @@ static yk_status plan(const yk_config *config, const request *r, const yk_cli_li
 static yk_status plan_file(const char *path, const request *r, const yk_cli_list *sets)
 {
     yk_config config;
+    if (strcmp(r->device, "auto") == 0 || strcmp(r->device, "cuda") == 0)
+        return yk_fail(YK_EINVAL, "--device",
+                       "it names a machine to plan for; leave it out for this one's own device, or "
+                       "give --set device=%s",
+                       r->device);
     YK_TRY(yk_cli_read_config(path, sets, &config));
     yk_status status = plan(&config, r, sets);
     yk_config_fini(&config);

@@ -12,6 +12,11 @@ static yk_status read_file(yk_config *config, const char *path)
 {
     char *text;
     int64_t bytes;
+    if (yk_model_is_preset(path) && !yk_file_exists(path))
+        return yk_fail(YK_EINVAL, path,
+                       "it is a preset, and a file is wanted; write one with model.preset: %s, or "
+                       "give yours and --set model.preset=%s",
+                       path, path);
     YK_TRY(yk_file_read_all(path, &text, &bytes));
     yk_status status = yk_config_read(config, path, text, (size_t)bytes);
     free(text);
@@ -30,6 +35,28 @@ static yk_status set_run_dir(yk_config *config, const char *path)
     if (n >= (int)sizeof assignment)
         return yk_fail(YK_EINVAL, path, "the name is too long to name a run after; give run.dir");
     return yk_config_set(config, assignment);
+}
+
+/* For the folder of a run, the model that the run has saved. */
+static yk_status set_init(yk_config *config)
+{
+    char *own = NULL, *model = NULL, *saved = NULL;
+    if (!config->model.init[0]) return YK_OK;
+    own = yk_path_join(config->model.init, YK_HF_CONFIG_NAME);
+    model = yk_path_join(config->model.init, "model");
+    if (model) saved = yk_path_join(model, YK_HF_CONFIG_NAME);
+    yk_status status = YK_OK;
+    if (!own || !saved) {
+        status = yk_fail(YK_ENOMEM, config->model.init, "no memory for a path");
+    } else if (!yk_file_exists(own) && yk_file_exists(saved)) {
+        free(config->model.init);
+        config->model.init = model;
+        model = NULL;
+    }
+    free(own);
+    free(model);
+    free(saved);
+    return status;
 }
 
 /* Text for a model that has a tokenizer is read through it. */
@@ -52,6 +79,7 @@ static yk_status fill(yk_config *config, const char *path, const yk_cli_list *se
     YK_TRY(read_file(config, path));
     for (int i = 0; i < sets->n_items; i++) YK_TRY(yk_config_set(config, sets->items[i]));
     YK_TRY(set_run_dir(config, path));
+    YK_TRY(set_init(config));
     YK_TRY(set_tokenizer(config));
     return yk_config_check(config);
 }

@@ -64,6 +64,8 @@ yk_status yk_model_shape_from_config(const yk_config *config, yk_model_shape *sh
  */
 yk_status yk_model_shape_agrees(const yk_model_shape *shape, const yk_config *config);
 
+bool yk_model_is_preset(const char *name);
+
 /* "gpt2-124m with layers 4, width 128": the preset, and the sizes in which a shape that was
  * asked for is not the preset's. False: no preset is given, or it is as the preset has it. */
 bool yk_model_shape_tell_preset(const yk_model_shape *shape, const yk_config *config,

@@ -66,6 +66,13 @@ static yk_status find_preset(const char *name, yk_model_shape *shape_out)
     return yk_fail(YK_EINVAL, "model.preset", "there is no '%s'; choose among %s", name, known);
 }
 
+bool yk_model_is_preset(const char *name)
+{
+    for (size_t i = 0; i < N_PRESETS; i++)
+        if (strcmp(presets[i].name, name) == 0) return true;
+    return false;
+}
+
 static yk_status set_family(const char *name, yk_model_shape *shape)
 {
     for (int i = 0; i < 3; i++) {

@@ -70,7 +70,7 @@ yk_status yk_config_set(yk_config *config, const char *assignment)
     if (i >= 0)
         return yk_config_fail(&place, NULL, "%s is a section; name a key of it, such as %s", key,
                               yk_config_keys[i].name);
-    return yk_config_fail(&place, NULL,
-                          "there is no such key; the nearest is %s (`yoke config` lists all)",
-                          yk_config_nearest(key, nearest));
+    yk_config_nearest(key, nearest);
+    return yk_config_fail(&place, NULL, "there is no such key%s%s (`yoke config` lists all)",
+                          nearest[0] ? "; the nearest is " : "", nearest);
 }

@@ -113,6 +113,7 @@ const char *yk_config_nearest(const char *name, char nearest_out[YK_CONFIG_KEY_N
     }
     for (int i = 0; i < yk_config_n_keys; i++)
         consider_sections(name, yk_config_keys[i].name, &least, nearest_out);
+    if (2 * least > (int)strlen(name)) nearest_out[0] = '\0';
     return nearest_out;
 }
 

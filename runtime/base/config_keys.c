@@ -137,8 +137,9 @@ const yk_config_key yk_config_keys[] = {
          "A known model, such as gpt2-124m, llama3-8b or qwen2.5-0.5b, with random weights. Single "
          "keys below change its shape."},
     {STRING(model.init), .initial = "", .also = "init_from model_name_or_path pretrained",
-     .text = "A Hugging Face directory (config.json, safetensors) to start from. Unset: random "
-             "weights."},
+     .text =
+         "A Hugging Face directory (config.json, safetensors), or the folder of a run, to start "
+         "from. Unset: random weights."},
     {STRING(model.family), .initial = "", .also = "arch architecture",
      .text = "gpt2, llama or qwen2, for a model of one's own shape. Unset: the preset's."},
     {INT(model.layers), .initial = "0", .min = 0, .max = 4096,

@@ -62,8 +62,8 @@ int yk_config_find_key(const char *name);
 /* The index of the first key of the section called `name`, or -1 when there is no such section. */
 int yk_config_find_section(const char *name);
 
-/* The name of the key or section that someone who wrote `name` most likely meant; returns
- * `nearest_out`. */
+/* The name of the key or section that someone who wrote `name` most likely meant, or "" when
+ * half of what was written would have to be edited; returns `nearest_out`. */
 const char *yk_config_nearest(const char *name, char nearest_out[YK_CONFIG_KEY_NAME_MAX]);
 
 /* Write what the type is called, such as "int or auto". */

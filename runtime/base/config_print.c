@@ -101,8 +101,9 @@ yk_status yk_config_print_keys(const char *asked, bool markdown, FILE *out)
 {
     if (asked && yk_config_find_key(asked) < 0 && yk_config_find_section(asked) < 0) {
         char shown[YK_SHOWN_MAX], nearest[YK_CONFIG_KEY_NAME_MAX];
-        return yk_fail(YK_EINVAL, "config", "there is no key %s; the nearest is %s",
-                       yk_word_show(asked, shown), yk_config_nearest(asked, nearest));
+        yk_config_nearest(asked, nearest);
+        return yk_fail(YK_EINVAL, "config", "there is no key %s; %s%s", yk_word_show(asked, shown),
+                       nearest[0] ? "the nearest is " : "`yoke config` lists all", nearest);
     }
     if (markdown && !asked) print_markdown_intro(out);
     const char *before = NULL;

@@ -209,9 +209,9 @@ static yk_status fail_unknown(reader *r, const char *name)
     if (strstr(name, "drop"))
         return yk_config_fail(&r->place, NULL,
                               "unknown key %s; there is no dropout here, remove the line", shown);
-    return yk_config_fail(&r->place, NULL,
-                          "unknown key %s; the nearest is %s (`yoke config` lists all)", shown,
-                          yk_config_nearest(name, nearest));
+    yk_config_nearest(name, nearest);
+    return yk_config_fail(&r->place, NULL, "unknown key %s%s%s (`yoke config` lists all)", shown,
+                          nearest[0] ? "; the nearest is " : "", nearest);
 }
 
 /* The dotted name of `key` inside `prefix`, cut when it is longer than any name can be. */

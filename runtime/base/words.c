@@ -98,3 +98,21 @@ int yk_word_nearest(const char *word, const char *const *words, int n)
     }
     return nearest;
 }
+
+/* Is `word`, of two letters or more, how `whole` begins? */
+static bool begins(const char *word, const char *whole)
+{
+    size_t i = 0;
+    while (word[i] && whole[i] && fold(word[i]) == fold(whole[i])) i++;
+    return i >= 2 && !word[i];
+}
+
+int yk_word_guess(const char *word, const char *const *words, int n)
+{
+    int nearest = yk_word_nearest(word, words, n);
+    int distance = yk_word_distance(word, words[nearest]);
+    for (int i = 0; i < n && distance > 1; i++)
+        if (begins(word, words[i])) return i;
+    int64_t longer = yk_max((int64_t)strlen(word), (int64_t)strlen(words[nearest]));
+    return 2 * distance <= longer ? nearest : -1;
+}

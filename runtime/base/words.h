@@ -23,6 +23,10 @@ int yk_word_distance(const char *a, const char *b);
 /* The index of the word nearest to `word` among n >= 1; the first of equals. */
 int yk_word_nearest(const char *word, const char *const *words, int n);
 
+/* The index of the word that was probably meant: one that `word` begins, or else the nearest, unless
+ * half of the longer one's letters would have to be edited. -1: none of the n >= 1. */
+int yk_word_guess(const char *word, const char *const *words, int n);
+
 /* The length in bytes of the UTF-8 character at `text`, which has n >= 1 bytes, and its code point;
  * 0, and the code point untouched, when it is malformed, overlong, a surrogate or beyond U+10FFFF.
  */

@@ -33,4 +33,36 @@ expect_text out "preset    tiny-llama with width 32, heads 2, "
 run "$yoke" plan own.yaml
 expect_no_text out "preset"
 
+case_is "an option that begins so, is near, or is called so elsewhere is named; one that is not is not"
+refused "the nearest is --temperature" generate runs/x --temp 1
+refused "the nearest is --precision" bench step --dtype fp32
+refused 'no option "--zzzzz" (`yoke generate --help` lists all)' generate runs/x --zzzzz
+refused "README.md:3: unknown key" train "$YK_SOURCE/README.md"
+expect_no_text err nearest
+
+case_is "a key that is given as an option is --set's"
+refused "device is a key of the configuration: --set device=cpu" train own.yaml --device cpu
+refused "train.batch is a key of the configuration: --set train.batch=4" plan own.yaml --batch=4
+refused "optim.lr is a key of the configuration: --set optim.lr=VALUE" train own.yaml --lr
+
+case_is "a device by its name in any case, the nearest to one that is none, and this machine's own"
+run "$yoke" plan own.yaml --device 4090D
+expect_status 0
+refused "the nearest is 4090;" plan own.yaml --device rtx4090
+refused "leave it out for this one's own device" plan own.yaml --device cuda
+refused "leave it out for this one's own device" plan own.yaml --device auto
+
+case_is "a preset is no file"
+refused "write one with model.preset: gpt2-124m" plan gpt2-124m
+
+case_is "a run's folder is the model that it saved"
+run "$yoke" train own.yaml --set run.dir=next --set model.init=preset --set model.width=32
+expect_status 0
+expect_text out "2 layers of 32"
+grep -q 'init: "preset/model"$' next/config.yaml || fail "config.yaml does not name the model"
+
+case_is "launch names its option as it was typed"
+refused "launch: -n is launch's" launch train own.yaml -n 2
+refused "launch: --ranks is launch's" launch train own.yaml --ranks=2
+
 passed

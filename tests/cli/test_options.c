@@ -209,8 +209,7 @@ static void mistakes_are_told_in_one_line(void **state)
          "--luod");
     SAYS("there is no option \"--voices=a\"; the nearest is --voice (`yoke sing --help` lists all)",
          "x", "--voices=a");
-    SAYS("there is no option \"-q\"; the nearest is --set (`yoke sing --help` lists all)", "x",
-         "-q");
+    SAYS("there is no option \"-q\" (`yoke sing --help` lists all)", "x", "-q");
     SAYS("--voice: its value is missing; write --voice NAME", "x", "--voice");
     SAYS("--voice: its value is empty; give a NAME, or leave the option out", "x", "--voice", "");
     SAYS("--set: its value is empty; give a KEY=VALUE, or leave the option out", "x", "--set=");

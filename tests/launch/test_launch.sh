@@ -36,7 +36,7 @@ fi
 case_is "options after the first word are train's"
 launch -n 1 train --set train.steps=500 "$config" -n 4
 expect_status 2
-expect_text err "yoke: launch: --ranks is launch's"
+expect_text err "yoke: launch: -n is launch's"
 launch --help
 expect_text out "usage: yoke launch [OPTION]... train CONFIG"
 launch train --help

@@ -21,6 +21,7 @@
  */
 #include <string.h>
 
+#include "runtime/base/words.h"
 #include "runtime/device/device.h"
 
 #define GIB(x) ((int64_t)((x)*1073741824.0))
@@ -166,16 +167,21 @@ static const known_spec known_specs[] = {
 
 yk_status yk_device_spec_find(const char *name, yk_device_spec *spec_out)
 {
+    const char *words[N_KNOWN];
     char names[256] = "";
     for (size_t i = 0; i < N_KNOWN; i++) {
-        if (strcmp(known_specs[i].short_name, name) == 0) {
+        words[i] = known_specs[i].short_name;
+        if (yk_word_distance(known_specs[i].short_name, name) == 0) {
             *spec_out = known_specs[i].spec;
             return YK_OK;
         }
         if (i > 0) strcat(names, ", ");
         strcat(names, known_specs[i].short_name);
     }
-    return yk_fail(YK_EINVAL, name, "no such device is known; known are %s", names);
+    int nearest = yk_word_guess(name, words, N_KNOWN);
+    return yk_fail(YK_EINVAL, name, "no such device is known%s%s; known are %s",
+                   nearest < 0 ? "" : ", the nearest is ", nearest < 0 ? "" : words[nearest],
+                   names);
 }
 
 bool yk_device_spec_recognize(const char *name, yk_device_spec *spec_out)

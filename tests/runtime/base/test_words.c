@@ -51,6 +51,19 @@ static void nearest_takes_the_first_of_equals(void **state)
     assert_int_equal(yk_word_nearest("trai", words, 4), 0);
 }
 
+static void a_guess_is_what_begins_so_or_is_near(void **state)
+{
+    static const char *const words[] = {"top-k", "seed", "temperature", "tokenizer"};
+    (void)state;
+    assert_int_equal(yk_word_guess("temp", words, 4), 2);
+    assert_int_equal(yk_word_guess("TOP_K", words, 4), 0);
+    assert_int_equal(yk_word_guess("sed", words, 4), 1);
+    assert_int_equal(yk_word_guess("tokeniser", words, 4), 3);
+    assert_int_equal(yk_word_guess("dtype", words, 4), -1);
+    assert_int_equal(yk_word_guess("t", words, 4), -1);
+    assert_int_equal(yk_word_guess("", words, 4), -1);
+}
+
 static void every_code_point_is_decoded(void **state)
 {
     (void)state;
@@ -120,6 +133,7 @@ int main(void)
         cmocka_unit_test(case_and_kind_of_dash_do_not_count),
         cmocka_unit_test(distance_is_symmetric_and_bounded_for_long_words),
         cmocka_unit_test(nearest_takes_the_first_of_equals),
+        cmocka_unit_test(a_guess_is_what_begins_so_or_is_near),
         cmocka_unit_test(every_code_point_is_decoded),
         cmocka_unit_test(what_is_not_utf8_is_refused),
         cmocka_unit_test(shown_text_is_one_line_of_utf8),
