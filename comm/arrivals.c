@@ -19,12 +19,23 @@
 #define TURN        4    /* more, for each rank that has the word before this one */
 #define MAX_LOCAL   1024 /* ranks of a host; of more nobody is missed */
 #define N_ANCESTORS 32
+#define STILL_S     60.0 /* that a rank may be stopped, where the environment does not say */
 
 /* What a look shows. */
 typedef struct look {
     int missing; /* the first local rank that is; -1: none, or not to be known */
-    int n_below; /* local ranks below this one that are there */
+    int stopped; /* likewise, the first that is there and stopped */
+    pid_t stopped_pid;
+    int n_below; /* local ranks below this one that are there and run */
 } look;
+
+typedef struct watcher {
+    int n_ranks, own_rank;
+    pid_t launcher;
+    double still_s;           /* that a rank may be stopped */
+    look before;              /* what the last look showed */
+    int n_missing, n_stopped; /* looks in a row that showed the same rank */
+} watcher;
 
 static int own_number(const char *name)
 {
@@ -63,36 +74,63 @@ static pid_t find_launcher(void)
 
 static look look_around(pid_t launcher, int own_rank, int n_ranks)
 {
-    static const look unknown = {.missing = -1};
+    static const look unknown = {.missing = -1, .stopped = -1};
     pid_t children[2 * MAX_LOCAL];
+    pid_t stopped[MAX_LOCAL] = {0};
     bool is_here[MAX_LOCAL] = {false};
     look found = unknown;
     int n = launcher ? yk_process_children(launcher, children, 2 * MAX_LOCAL) : 0;
     for (int i = 0; i < n; i++) {
         int rank = local_rank_of(children[i]);
-        if (rank >= 0 && rank < n_ranks && yk_process_state(children[i]) != YK_PROCESS_ENDED)
-            is_here[rank] = true;
+        char state = yk_process_state(children[i]);
+        if (rank >= 0 && rank < n_ranks && state != YK_PROCESS_ENDED) is_here[rank] = true;
+        if (rank >= 0 && rank < n_ranks && state == YK_PROCESS_STOPPED) stopped[rank] = children[i];
         if (rank < 0 && yk_process_runs_same(children[i], launcher)) return unknown;
     }
     if (!is_here[own_rank]) return unknown;
-    for (int r = n_ranks - 1; r >= 0; r--)
+    for (int r = n_ranks - 1; r >= 0; r--) {
         if (!is_here[r]) found.missing = r;
-    for (int r = 0; r < own_rank; r++) found.n_below += is_here[r];
+        if (stopped[r]) found.stopped = r;
+    }
+    if (found.stopped >= 0) found.stopped_pid = stopped[found.stopped];
+    for (int r = 0; r < own_rank; r++) found.n_below += is_here[r] && !stopped[r];
     return found;
 }
 
-static _Noreturn void leave(int missing, int n_ranks)
+/* How messages call a local rank, and the host. */
+typedef struct names {
+    char rank[32], host[64];
+} names;
+
+static names name_rank(int local_rank, int n_ranks)
 {
-    char what[32], host[64] = "this host";
+    names n = {.host = "this host"};
     bool is_whole_run = own_number("OMPI_COMM_WORLD_SIZE") == n_ranks;
-    gethostname(host, sizeof host - 1);
-    snprintf(what, sizeof what, "%srank %d", is_whole_run ? "" : "local ", missing);
+    gethostname(n.host, sizeof n.host - 1);
+    snprintf(n.rank, sizeof n.rank, "%srank %d", is_whole_run ? "" : "local ", local_rank);
+    return n;
+}
+
+static _Noreturn void leave_missing(int missing, int n_ranks)
+{
+    names n = name_rank(missing, n_ranks);
     yk_fail(
-        YK_EPEER, what,
+        YK_EPEER, n.rank,
         "its process on %s ended, with exit status 0, before it had met the other ranks, and they "
         "cannot begin without it; see what is started there in the place of yoke, such as a "
         "script that ends early",
-        host);
+        n.host);
+    _exit(yk_status_exit_code(YK_EPEER));
+}
+
+static _Noreturn void leave_stopped(const watcher *w, const look *now)
+{
+    names n = name_rank(now->stopped, w->n_ranks);
+    yk_fail(YK_EPEER, n.rank,
+            "its process %d on %s has been stopped for more than %.3g s before it had met the "
+            "other ranks, and the run ends; start it again, with a greater comm.timeout if that "
+            "is usual",
+            (int)now->stopped_pid, n.host, w->still_s);
     _exit(yk_status_exit_code(YK_EPEER));
 }
 
@@ -104,20 +142,42 @@ static bool is_ending(void)
     return sigismember(&pending, SIGTERM) == 1;
 }
 
-/* Ranks speak in their order, for the first may be one that does not look. */
+/* yoke launch passes comm.timeout on; the configuration is read when all have met. */
+static double find_still_limit(void)
+{
+    const char *text = getenv("YK_TIMEOUT");
+    double seconds = text ? strtod(text, NULL) : 0;
+    return seconds > 0 ? seconds : STILL_S;
+}
+
+/* Ranks speak in their order, for the first may be one that does not look; when one has spoken and
+ * left it is missing. Time is counted in looks: this process may have been stopped, too. */
+static void judge(watcher *w, const look *now)
+{
+    int turns = TURN * now->n_below;
+    bool same_missing = now->missing >= 0 && now->missing == w->before.missing;
+    bool same_stopped =
+        now->missing < 0 && now->stopped >= 0 && now->stopped_pid == w->before.stopped_pid;
+    w->n_missing = same_missing ? w->n_missing + 1 : 0;
+    w->n_stopped = same_stopped ? w->n_stopped + 1 : 0;
+    w->before = *now;
+    if (is_ending()) return;
+    if (w->n_missing >= PATIENCE + turns) leave_missing(now->missing, w->n_ranks);
+    if ((w->n_stopped - turns) * (LOOK_MS / 1000.0) > w->still_s) leave_stopped(w, now);
+}
+
 static void *watch(void *context)
 {
     yk_arrivals *a = context;
-    int n_ranks = own_number("OMPI_COMM_WORLD_LOCAL_SIZE");
-    int own_rank = own_number("OMPI_COMM_WORLD_LOCAL_RANK");
-    pid_t launcher = find_launcher();
-    look before = {.missing = -1};
+    watcher w = {.n_ranks = own_number("OMPI_COMM_WORLD_LOCAL_SIZE"),
+                 .own_rank = own_number("OMPI_COMM_WORLD_LOCAL_RANK"),
+                 .launcher = find_launcher(),
+                 .still_s = find_still_limit(),
+                 .before = {.missing = -1, .stopped = -1}};
     struct pollfd wake = {a->wake, POLLIN, 0};
-    for (int n_equal = 0; poll(&wake, 1, LOOK_MS) == 0;) {
-        look now = look_around(launcher, own_rank, n_ranks);
-        n_equal = now.missing >= 0 && now.missing == before.missing ? n_equal + 1 : 0;
-        if (n_equal >= PATIENCE + TURN * now.n_below && !is_ending()) leave(now.missing, n_ranks);
-        before = now;
+    while (poll(&wake, 1, LOOK_MS) == 0) {
+        look now = look_around(w.launcher, w.own_rank, w.n_ranks);
+        judge(&w, &now);
     }
     return NULL;
 }

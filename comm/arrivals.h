@@ -1,11 +1,12 @@
-/* comm/arrivals.h - ranks that never come: their processes end before MPI has started; included by
- * comm/ alone.
+/* comm/arrivals.h - ranks that never come: their processes end, or are stopped, before MPI has
+ * started; included by comm/ alone.
  *
  * MPI starts when all ranks have come, and waits for ever for one that does not. mpirun ends a run
  * in which a process fails, but one that ends with status 0 before MPI has started is no failure to
  * it. So while this process waits in MPI_Init, a thread looks whether mpirun still has every rank
  * of this host. When one stays away for three seconds, the first of those that are there says so
- * and ends this process with exit status 1, and mpirun the others. Under srun, in containers that
+ * and ends this process with exit status 1, and mpirun the others; likewise when one is stopped for
+ * longer than YK_TIMEOUT in the environment says (seconds; 60 without it). Under srun, in containers that
  * hide mpirun, and where /proc does not tell, nobody looks.
  */
 #ifndef YK_COMM_ARRIVALS_H

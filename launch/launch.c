@@ -111,6 +111,7 @@ static yk_status run_mpirun(const yk_launch_options *o, const yk_machine *machin
         .network = &network,
         .n_ranks = n_ranks,
         .n_cores = yk_machine_count_cores(machine, yk_machine_given(machine)),
+        .timeout_s = o->timeout_s,
         .is_on_terminal = isatty(STDOUT_FILENO) == 1,
         .env = environ,
         .words = o->words,

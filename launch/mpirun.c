@@ -92,6 +92,15 @@ static void tell_of_terminal(const yk_mpirun *m, yk_command *command)
     yk_command_add(command, "YK_TERMINAL=1");
 }
 
+/* Ranks read the configuration when all have met, and have to know before how long to wait for one
+ * that is stopped. */
+static void tell_timeout(const yk_mpirun *m, yk_command *command)
+{
+    if (m->timeout_s <= 0 || is_set(m->env, "YK_TIMEOUT=")) return;
+    yk_command_add(command, "-x");
+    yk_command_add(command, "YK_TIMEOUT=%.9g", m->timeout_s);
+}
+
 static void add_words(const yk_mpirun *m, yk_command *command)
 {
     for (int i = 0; i < m->n_words; i++) yk_command_add(command, "%s", m->words[i]);
@@ -152,6 +161,7 @@ yk_status yk_mpirun_command(const yk_mpirun *m, yk_command *command)
     add_network(m, command);
     forward_environment(m, command);
     tell_of_terminal(m, command);
+    tell_timeout(m, command);
     add_words(m, command);
     return yk_command_check(command);
 }

@@ -25,6 +25,7 @@ typedef struct yk_mpirun {
     const yk_network *network; /* as found for them */
     int n_ranks;
     int n_cores;         /* of this machine: with more ranks, waiting ranks give way */
+    double timeout_s;    /* comm.timeout, for ranks that have not read it yet; 0: not known */
     bool is_on_terminal; /* what rank 0 prints is seen on one */
     char *const *env;    /* environment to forward from, as `environ` */
     char *const *words;  /* (n_words) the program and its arguments */

@@ -17,7 +17,7 @@
 #include "runtime/base/clock.h"
 #include "tests/runtime/scratch.h"
 
-#define N_USED 300
+#define N_USED 600
 
 /* A segment of long ago, whose pages are mapped or not. */
 static void *make(const char *dir, int i, bool is_mapped)

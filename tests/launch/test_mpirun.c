@@ -151,11 +151,12 @@ static void root_is_admitted_and_a_terminal_is_told_of(void **state)
                            .n_ranks = n_ranks,
                            .n_cores = 2,
                            .is_on_terminal = true,
+                           .timeout_s = 2.5,
                            .env = nothing,
                            .words = program,
                            .n_words = 3};
     assert_int_equal(yk_mpirun_command(&run, &command), YK_OK);
-    assert_non_null(strstr(joined(&command), " -x YK_TERMINAL=1 /opt/yoke"));
+    assert_non_null(strstr(joined(&command), " -x YK_TERMINAL=1 -x YK_TIMEOUT=2.5 /opt/yoke"));
     assert_int_equal(command.settings.n_items, geteuid() == 0 ? 2 : 0);
     if (geteuid() == 0) assert_string_equal(command.settings.items[0], "OMPI_ALLOW_RUN_AS_ROOT=1");
     yk_command_fini(&command);

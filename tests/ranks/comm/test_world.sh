@@ -47,6 +47,13 @@ on_ranks 3 3 bash -c '[ "$OMPI_COMM_WORLD_RANK" -ne 1 ] || exit 7; trap "" TERM;
 expect_status 7
 [ -z "$err" ] || fail "something was said"
 
+case_is "a rank that is stopped before it has met the others is named after YK_TIMEOUT, and the run ends"
+YK_TIMEOUT=1 time_limit=$(limit 30) on_ranks 3 3 bash -c '[ "$OMPI_COMM_WORLD_RANK" -ne 1 ] || kill -STOP $$; exec "$0" join' "$program"
+expect_status 1
+[[ $err =~ ^"yoke: rank 1: its process "[0-9]+" on $(hostname) has been stopped for more than 1 s before it had met the other ranks, "[^$'\n']*$ ]] ||
+    fail "other words"
+[ -z "$out" ] || fail "a rank began"
+
 case_is "ranks that are slow to start are waited for"
 on_ranks 2 2 bash -c '[ "$OMPI_COMM_WORLD_RANK" -ne 1 ] || sleep 3; "$0" join' "$program"
 expect_status 0
