@@ -30,12 +30,28 @@ static bool is_local(const char *name)
     return n == length && strncmp(name, here, n) == 0 && (!here[n] || !name[n]);
 }
 
+/* A name is printed in a table and in the answer to a survey: nothing in it may steer a terminal. Bytes
+ * that are not UTF-8 may, too. */
+static bool is_printable(const char *name)
+{
+    for (size_t n = strlen(name); n > 0;) {
+        uint32_t c;
+        int length = yk_utf8_decode(name, n, &c);
+        if (length == 0 || c <= 0x20 || (c >= 0x7f && c <= 0xa0)) return false;
+        if (c >= 0x200b && c <= 0x202e && (c <= 0x200f || c >= 0x2028)) return false;
+        if (c == 0xfeff) return false;
+        name += length;
+        n -= (size_t)length;
+    }
+    return true;
+}
+
 /* Add a host, or its slots to those it has. */
 static yk_status add(yk_hosts *hosts, const char *name, size_t length, int slots)
 {
     char shown[YK_SHOWN_MAX], copy[YK_HOST_NAME_BYTES];
     snprintf(copy, sizeof copy, "%.*s", (int)length, name);
-    if (length == 0 || length >= sizeof copy)
+    if (length == 0 || length >= sizeof copy || !is_printable(copy))
         return yk_fail(YK_EINVAL, "hosts", "%s is no name of a host; write name:slots,name:slots",
                        yk_word_show(copy, shown));
     for (int i = 0; i < hosts->n_items; i++) {
@@ -111,6 +127,12 @@ static const char *slots_value(const char *word)
     return isdigit((unsigned char)word[0]) ? word : NULL;
 }
 
+/* What some editors write before the first line (a byte order mark). */
+static char *skip_mark(char *text)
+{
+    return strncmp(text, "\xef\xbb\xbf", 3) == 0 ? text + 3 : text;
+}
+
 /* One line without its end. */
 static yk_status read_line(yk_hosts *hosts, const char *where, char *line)
 {
@@ -139,7 +161,7 @@ yk_status yk_hosts_read_file(const char *path, yk_hosts *hosts_out)
     yk_status status = YK_OK;
     if (memchr(text, '\0', (size_t)bytes) || !yk_utf8_is_valid(text, (size_t)bytes))
         status = yk_fail(YK_EINVAL, path, "is not text; name one host a line: `name slots=N`");
-    rest = text;
+    rest = skip_mark(text);
     for (int number = 1; status == YK_OK && (line = strsep(&rest, "\n")); number++) {
         char where[512];
         snprintf(where, sizeof where, "%s:%d", path, number);

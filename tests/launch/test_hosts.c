@@ -47,7 +47,10 @@ static void lists_give_names_and_slots(void **state)
 
 static void what_is_no_list_is_told_in_one_line(void **state)
 {
-    static const char *const wrong[] = {"", "a,,b", ":4", "a:", "a:0", "a:-1", "a:x", "a:65537"};
+    static const char *const wrong[] = {"", "a,,b", ":4", "a:", "a:0", "a:-1", "a:x", "a:65537",
+                                        /* what steers a terminal, or is not seen */
+                                        "a\x1b[2J", "a\302\2332J:4", "a\x7f", "a b", "a\n", "a\x9b",
+                                        "\xef\xbb\277a", "a\xe2\x80\256b"};
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         yk_hosts hosts = {NULL, 7};
@@ -90,6 +93,7 @@ static void files_of_open_mpi_and_plain_ones_are_read(void **state)
         {"# two boxes\n\n  a   slots=4  # the first\r\nb\tmax-slots=3 cpu=2", "a:4 b:2"},
         {"a 4\nb:2\nc\n", "a:4 b:2 c:0"},
         {"a\na\nb\na\n", "a:3 b:0"},
+        {"\xef\xbb\277a slots=2\nb\n", "a:2 b:0"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
@@ -109,6 +113,7 @@ static void a_line_that_is_wrong_is_named_by_its_number(void **state)
         {"a slots=4\nb slots=four\n", "hosts:2: \"slots=four\" is not a whole number"},
         {"a\n#\nb gpus=4\n", "hosts:3: \"gpus=4\" is not understood"},
         {"a slots=0\n", "hosts:1: \"slots=0\" is out of range"},
+        {"a\nb\302\233c slots=2\n", "\"b?c\" is no name of a host"},
         {"# nothing\n", "names no host"},
         {"", "names no host"},
     };
