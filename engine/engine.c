@@ -113,6 +113,7 @@ static int64_t n_lighter_blocks(const yk_config *c, const yk_model_shape *shape)
 
 static yk_status create_pass(yk_engine *e, const yk_model_shape *shape)
 {
+    e->head_chunk = head_chunk(e, shape);
     yk_pass_options o = {
         .stream = e->compute,
         .activation = e->activation,
@@ -121,7 +122,7 @@ static yk_status create_pass(yk_engine *e, const yk_model_shape *shape)
         .dtype = e->compute_dtype,
         .recompute = e->config->memory.recompute,
         .n_lighter = n_lighter_blocks(e->config, shape),
-        .head_chunk = head_chunk(e, shape),
+        .head_chunk = e->head_chunk,
         .inputs = e->config->memory.offload & YK_OFFLOAD_INPUTS ? &e->inputs : NULL,
     };
     float *cos, *sin;

@@ -57,6 +57,7 @@ typedef struct yk_engine {
     yk_host_side host;   /* of offloaded state */
     yk_host_side inputs; /* of blocks' inputs, which do not queue behind gradients */
     yk_ranks ranks;
+    int64_t head_chunk;    /* rows of logits at a time */
     yk_watchdog *watchdog; /* is told where a step is; borrowed, NULL: nobody */
     yk_store *store;
     yk_pass *pass;

@@ -193,6 +193,7 @@ yk_status yk_plan_try(const yk_plan_target *target, const yk_config *config, yk_
         return status;
     }
     plan.n_micro = e->n_micro;
+    plan.config.memory.head_chunk = e->head_chunk;
     status = rehearse(&plan, e);
     if (status == YK_OK) take_sizes(&plan, e, target->red_zone);
     yk_engine_destroy(e);
@@ -215,7 +216,7 @@ static void write_bits(const yk_plan *plan, const yk_config *given, char *text, 
     const char *names[3];
     int n = 0;
     if (given->train.micro_batch == YK_AUTO) names[n++] = "train.micro_batch";
-    if (given->memory.head_chunk != plan->config.memory.head_chunk)
+    if (given->memory.head_chunk == YK_AUTO && plan->spec.kind == YK_DEVICE_CUDA)
         names[n++] = "memory.head_chunk";
     if (given->parallel.zero == YK_AUTO) names[n++] = "parallel.zero";
     text[0] = 0;
@@ -229,7 +230,7 @@ static void write_bits(const yk_plan *plan, const yk_config *given, char *text, 
 static void say_why(yk_plan *plan, const yk_config *given)
 {
     char choices[240], bits[96];
-    double use = (double)yk_plan_device_bytes(plan) / (double)plan->limit;
+    double use = (double)yk_plan_taken_bytes(plan) / (double)plan->limit;
     yk_plan_write_choices(&plan->config, given, choices, sizeof choices);
     write_bits(plan, given, bits, sizeof bits);
     snprintf(plan->why, sizeof plan->why,
@@ -238,20 +239,59 @@ static void say_why(yk_plan *plan, const yk_config *given)
              use < GOOD_USE ? "; nothing that takes more is notably faster" : "", bits);
 }
 
-/* What fits the device does not fit the host. */
+/* Where nothing else was open. */
+static void say_head(yk_plan *plan, const yk_config *given)
+{
+    char choices[240];
+    if (given->memory.head_chunk != YK_AUTO) return;
+    yk_plan_write_choices(&plan->config, given, choices, sizeof choices);
+    snprintf(plan->why, sizeof plan->why, "%s: it follows from the model", choices);
+}
+
+static int64_t host_bytes_of(const yk_plan *plan)
+{
+    return plan->sizes.pinned + plan->sizes.shared;
+}
+
+/* What fits the device does not fit the host; `plan` is of what takes the least there. */
 static yk_status refuse_host(const yk_config *config, const yk_plan *plan)
 {
     yk_host_room any = {.bytes = INT64_MAX};
-    yk_host_room here = {.bytes = plan->spec.host_bytes * plan->node_size,
-                         .source = "what is available"};
+    int64_t room = plan->spec.host_bytes * plan->node_size, limit = config->memory.host_limit;
+    bool limited = limit > 0 && limit / plan->node_size == plan->spec.host_bytes;
+    yk_host_room here = {.bytes = room, .source = "what is available"};
     if (config->memory.offload != YK_OFFLOAD_AUTO) { /* so it is known what is too much */
         YK_TRY(yk_plan_check_host(plan, plan->node_size, &any));
         YK_TRY(yk_plan_check_host(plan, plan->node_size, &here));
     }
-    return yk_fail(YK_ENOFIT, "memory",
-                   "what fits the device takes more host memory than the %.2f GiB that can be had; "
-                   "end what else runs here, or train a smaller model",
-                   (double)plan->spec.host_bytes / 0x1p30);
+    return yk_fail(
+        YK_ENOFIT, "host memory",
+        "what fits the device takes at least %.2f GiB of it for each of %d rank%s here, and "
+        "%.2f GiB can be had (%s); %s, or train a smaller model",
+        (double)host_bytes_of(plan) / 0x1p30, plan->node_size, plan->node_size == 1 ? "" : "s",
+        (double)(limited ? limit : room) / 0x1p30,
+        limited ? "memory.host_limit" : "what is available",
+        limited ? "raise that limit" : "end what else runs here");
+}
+
+/* Of the sets that may go to the host, the one that takes the least there of those that fit the
+ * device; where none does, the last. */
+static yk_status take_least_offload(const yk_plan_target *target, yk_config *config)
+{
+    int64_t least = INT64_MAX;
+    yk_config c = *config;
+    yk_plan plan;
+    for (int level = 0; level < yk_plan_n_offloads(target); level++) {
+        c.memory.offload = yk_plan_offload(&c, level);
+        YK_TRY(yk_plan_try(target, &c, &plan));
+        if (yk_plan_fits_device(&plan) && host_bytes_of(&plan) < least) {
+            least = host_bytes_of(&plan);
+            *config = c;
+        }
+        yk_plan_fini(&plan);
+    }
+    if (least == INT64_MAX) *config = c;
+    return YK_OK;
 }
 
 /* The choices that take the least memory, for a refusal. */
@@ -262,10 +302,9 @@ static yk_status refuse_all(const yk_plan_target *target, const yk_config *confi
     if (c.train.micro_batch == YK_AUTO) c.train.micro_batch = 1;
     yk_plan_take_least_head(target, &c);
     if (c.parallel.zero == YK_AUTO) c.parallel.zero = 3;
-    if (c.memory.offload == YK_OFFLOAD_AUTO)
-        c.memory.offload = yk_plan_offload(&c, yk_plan_n_offloads() - 1);
     if (c.memory.recompute == YK_RECOMPUTE_AUTO)
         yk_plan_set_strength(&c, target->shape, yk_plan_strengths(target->shape));
+    if (c.memory.offload == YK_OFFLOAD_AUTO) YK_TRY(take_least_offload(target, &c));
     YK_TRY(yk_plan_try(target, &c, &plan));
     yk_status status =
         yk_plan_fits_device(&plan) ? refuse_host(config, &plan) : yk_plan_refuse(target, &c, &plan);
@@ -309,6 +348,7 @@ yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
         return status;
     }
     *plan_out = plan;
+    say_head(plan_out, config);
     return keep(&target, plan_out);
 }
 
@@ -353,7 +393,7 @@ yk_status yk_plan_make_inference(const yk_config *config, const yk_model_shape *
     yk_device_close(dry);
     if (status == YK_OK && !yk_plan_fits(&plan))
         status = yk_fail(YK_ENOFIT, "memory", "the model takes %.2f GiB and %.2f GiB may be used",
-                         (double)yk_plan_device_bytes(&plan) / 0x1p30, (double)plan.limit / 0x1p30);
+                         (double)yk_plan_taken_bytes(&plan) / 0x1p30, (double)plan.limit / 0x1p30);
     if (status == YK_OK)
         *plan_out = plan;
     else

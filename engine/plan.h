@@ -47,7 +47,9 @@ typedef struct yk_plan {
  * What is `auto` (train.micro_batch, memory.recompute, memory.offload, parallel.zero, on a GPU
  * memory.head_chunk) becomes the combination that is the fastest by the clock of those that fit the limit, which is
  * memory.device_limit or what the device has, and the host's, which is the lesser of memory.host_limit
- * and spec->host_bytes. train.batch never changes.
+ * and spec->host_bytes. train.batch never changes. On processors memory.head_chunk follows from the
+ * model, and what is pinned counts for the device's limit, since it is of the same memory: offload is
+ * not chosen there.
  *
  * config    borrowed until the plan is done with: its strings
  * topology  the ranks that train together; NULL: one

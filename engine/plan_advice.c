@@ -31,7 +31,7 @@ static void add(advice *a, const yk_plan *plan, const char *text)
 {
     YK_CHECK(a->n_changes < (int)(sizeof a->changes / sizeof a->changes[0]));
     change *c = &a->changes[a->n_changes++];
-    *c = (change){.bytes = yk_plan_device_bytes(plan), .step_s = plan->step_s};
+    *c = (change){.bytes = yk_plan_taken_bytes(plan), .step_s = plan->step_s};
     snprintf(c->text, sizeof c->text, "%s", text);
 }
 
@@ -141,7 +141,11 @@ static yk_status try_offload(advice *a)
     yk_config c = *a->config, open = {.memory.offload = YK_OFFLOAD_AUTO};
     bool fits = false;
     char text[128];
-    for (int level = 1; level < yk_plan_n_offloads() && !fits; level++) {
+    if (c.memory.offload != 0 && a->target->spec->kind == YK_DEVICE_CPU) { /* it saves nothing */
+        c.memory.offload = 0;
+        YK_TRY(attempt(a, &c, "memory.offload: []", &fits));
+    }
+    for (int level = 1; level < yk_plan_n_offloads(a->target) && !fits; level++) {
         c.memory.offload = a->config->memory.offload | yk_plan_offload(&c, level);
         if (c.memory.offload == a->config->memory.offload) continue;
         yk_plan_write_choices(&c, &open, text, sizeof text);
@@ -217,6 +221,12 @@ static bool takes_less(const yk_plan *plan, int i, int j)
     return a < b || (a == b && i > j);
 }
 
+/* Does an item come out of the memory that is limited? */
+static bool is_limited(const yk_plan *plan, const yk_plan_item *item)
+{
+    return plan->spec.kind == YK_DEVICE_CPU || strcmp(item->arena, "pinned") != 0;
+}
+
 /* The three items that take most of the device. */
 static void write_largest(const yk_plan *plan, double unit, char *text, size_t room)
 {
@@ -226,7 +236,7 @@ static void write_largest(const yk_plan *plan, double unit, char *text, size_t r
     for (int n = 0; n < 3 && used < room; n++) {
         int best = -1;
         for (int i = 0; i < plan->n_items; i++) {
-            if (strcmp(plan->items[i].arena, "pinned") == 0) continue;
+            if (!is_limited(plan, &plan->items[i])) continue;
             if (last >= 0 && !takes_less(plan, i, last)) continue;
             if (best < 0 || takes_less(plan, best, i)) best = i;
         }
@@ -241,7 +251,9 @@ yk_status yk_plan_refuse(const yk_plan_target *target, const yk_config *config, 
 {
     advice a = {.target = target, .config = config, .plan = plan};
     char told[600], largest[160];
-    int64_t bytes = yk_plan_device_bytes(plan);
+    int64_t bytes = yk_plan_taken_bytes(plan);
+    bool cpu = plan->spec.kind == YK_DEVICE_CPU;
+    int64_t rest = bytes - plan->sizes.persistent - plan->sizes.activation - plan->sizes.workspace;
     bool large = bytes >= (int64_t)1 << 30;
     double unit = large ? 0x1p30 : 0x1p20;
     const char *name = large ? "GiB" : "MiB";
@@ -252,10 +264,11 @@ yk_status yk_plan_refuse(const yk_plan_target *target, const yk_config *config, 
     return yk_fail(
         YK_ENOFIT, "memory",
         "training takes %.2f %s (%.2f persistent, %.2f activations, %.2f workspace, %.2f "
-        "libraries; most of it %s) and %.2f %s may be used; %s%s",
+        "%s; most of it %s) and %.2f %s may be used; %s%s",
         (double)bytes / unit, name, (double)plan->sizes.persistent / unit,
         (double)plan->sizes.activation / unit, (double)plan->sizes.workspace / unit,
-        (double)plan->library_bytes / unit, largest, (double)plan->limit / unit, name,
+        (double)rest / unit, cpu ? "pinned" : "libraries", largest, (double)plan->limit / unit,
+        name,
         a.n_changes ? "what would fit: "
                     : "nothing that was tried would fit; take a smaller model or a "
                       "shorter train.seq_len, or more ranks with parallel.zero: 3",

@@ -37,8 +37,9 @@ yk_status yk_plan_check_host(const yk_plan *plan, int ranks_here, const yk_host_
     return yk_fail(
         YK_ENOFIT, "host memory",
         "%.2f GiB must stay in it for each of %d rank%s here, %.2f of them '%s', and %.2f "
-        "GiB can be had (%s); raise that limit or end what else runs%s%s%s",
+        "GiB can be had (%s); raise that limit%s%s%s%s",
         (double)each / 0x1p30, ranks_here, ranks_here == 1 ? "" : "s",
         (double)largest->bytes / 0x1p30, largest->name, (double)room->bytes / 0x1p30, room->source,
-        word ? ", or leave " : "", word ? word : "", word ? " out of memory.offload" : "");
+        room == &limited ? "" : " or end what else runs", word ? ", or leave " : "",
+        word ? word : "", word ? " out of memory.offload" : "");
 }

@@ -27,9 +27,16 @@ yk_status yk_plan_try(const yk_plan_target *target, const yk_config *config, yk_
 /* Device memory that may be used. */
 int64_t yk_plan_limit(const yk_config *config, const yk_device_spec *spec);
 
+/* Of the memory that is limited: on processors what is pinned comes out of the same. */
+static inline int64_t yk_plan_taken_bytes(const yk_plan *plan)
+{
+    bool cpu = plan->spec.kind == YK_DEVICE_CPU;
+    return yk_plan_device_bytes(plan) + (cpu ? plan->sizes.pinned + plan->sizes.shared : 0);
+}
+
 static inline bool yk_plan_fits_device(const yk_plan *plan)
 {
-    return yk_plan_device_bytes(plan) <= plan->limit;
+    return yk_plan_taken_bytes(plan) <= plan->limit;
 }
 
 /* The device and, as far as that is known, the host. */
@@ -45,7 +52,7 @@ bool yk_plan_has_choices(const yk_plan_target *target, const yk_config *config);
 /* Choices that fit, the fastest first. */
 typedef struct yk_plan_row {
     yk_config config; /* nothing left to choose; its strings are those of the given one */
-    int64_t bytes;    /* of device memory */
+    int64_t bytes;    /* of the memory that is limited */
     double step_s;
 } yk_plan_row;
 
@@ -63,8 +70,9 @@ yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config,
 int64_t yk_plan_strengths(const yk_model_shape *shape);
 void yk_plan_set_strength(yk_config *config, const yk_model_shape *shape, int64_t strength);
 
-/* Sets of what goes to the host, in the order in which they are tried; the first is empty. */
-int yk_plan_n_offloads(void);
+/* Sets of what goes to the host, in the order in which they are tried; the first is empty, and the
+ * only one on processors, whose memory is the host's. */
+int yk_plan_n_offloads(const yk_plan_target *target);
 int yk_plan_offload(const yk_config *config, int level);
 
 /* The least strength, from `least` on, with which `config` fits. *plan_out is its plan where

@@ -135,7 +135,7 @@ static double rank(const yk_plan_row *row)
 
 static void keep(search *s, const yk_plan *plan)
 {
-    yk_plan_row row = {plan->config, yk_plan_device_bytes(plan), plan->step_s};
+    yk_plan_row row = {plan->config, yk_plan_taken_bytes(plan), plan->step_s};
     int at = s->n_rows;
     while (at > 0 && rank(&s->rows[at - 1]) > rank(&row)) at--;
     if (at == s->max_rows) return;
@@ -270,8 +270,9 @@ static const int offload_levels[] = {
     ONCE | YK_OFFLOAD_GRADS | YK_OFFLOAD_PARAMS | YK_OFFLOAD_INPUTS,
 };
 
-int yk_plan_n_offloads(void)
+int yk_plan_n_offloads(const yk_plan_target *target)
 {
+    if (target->spec->kind == YK_DEVICE_CPU) return 1;
     return (int)(sizeof offload_levels / sizeof offload_levels[0]);
 }
 
@@ -289,7 +290,7 @@ static yk_status consider_offloads(search *s, yk_config *config)
     double best_s = 0;
     int slower = 0;
     if (s->given->memory.offload != YK_OFFLOAD_AUTO) return consider_micro_batches(s, config);
-    for (int level = 0; level < yk_plan_n_offloads() && slower < PATIENCE; level++) {
+    for (int level = 0; level < yk_plan_n_offloads(s->target) && slower < PATIENCE; level++) {
         int offload = yk_plan_offload(config, level);
         if (level > 0 && offload == config->memory.offload) continue; /* no master of its own */
         config->memory.offload = offload;

@@ -74,10 +74,48 @@ expect_status 0
 pinned=$(number pinned)
 run "$yoke" plan large.yaml --device 4090d $offload --set memory.host_limit="$pinned"
 expect_status 0
-refused "can be had (memory.host_limit)" large.yaml --device 4090d $offload \
-    --set memory.host_limit=$((pinned - 1))
-refused "more host memory than" large.yaml --device 4090d --set memory.offload=auto \
-    --set memory.device_limit=8GiB --set memory.host_limit=1GiB
+refused "can be had (memory.host_limit); raise that limit, or leave moments out of memory.offload" \
+    large.yaml --device 4090d $offload --set memory.host_limit=$((pinned - 1))
+
+case_is "a host limit that is too small is named, with what is needed"
+offload="--set memory.offload=auto --set memory.device_limit=8GiB"
+refused "1.00 GiB can be had (memory.host_limit); raise that limit, or train a smaller model" \
+    large.yaml --device 4090d $offload --set memory.host_limit=1GiB
+needed=$(sed -n 's/.*takes at least \([0-9]*\)\.\([0-9]*\) GiB of it for each of 1 rank here.*/\1\2/p' <<<"$err")
+[ "$needed" -gt 100 ] || fail "what is needed is not said in: $err"
+refused "raise that limit" large.yaml --device 4090d $offload --set memory.host_limit=$(((needed - 1) * (1 << 30) / 100))
+run "$yoke" plan large.yaml --device 4090d $offload --set memory.host_limit=$(((needed + 1) * (1 << 30) / 100))
+expect_status 0
+
+case_is "what is pinned on processors comes out of the same memory"
+away="--set memory.offload=moments --set memory.recompute=block"
+run "$yoke" plan tiny.yaml $away --json
+expect_status 0
+both=$(($(number device_bytes) + $(number pinned)))
+run "$yoke" plan tiny.yaml $away --set memory.device_limit=$both
+expect_status 0
+refused "and " tiny.yaml $away --set memory.device_limit=$((both - 1))
+expect_text err " pinned; most of it"
+
+case_is "offload, which saves nothing there, is neither offered nor chosen"
+small="large.yaml --set model.preset=gpt2-124m --set precision.compute=fp32 --device cpu --set memory.recompute=block
+    --set train.batch=1 --set train.micro_batch=1"
+for more in "" "--set memory.offload=auto" "--set memory.offload=auto --fit"; do
+    refused "what would fit: precision.moments: bf16" $small $more --set memory.device_limit=1700MiB
+    ! grep -q memory.offload <<<"$err" || fail "offered: $err"
+done
+refused "memory.offload: [] (" $small --set memory.offload=[params] --set memory.device_limit=2016MiB
+
+case_is "rows of logits that follow from the model are printed, and kept with the run"
+run "$yoke" plan tiny.yaml
+rows=$(sed -n 's/^chosen .*memory.head_chunk: \([0-9]*\).*/\1/p' <<<"$out")
+[ "$rows" -gt 0 ] || fail "not printed: $out"
+! grep -q "bits follow" <<<"$out" || fail "bits follow from no choice"
+grep -Eq "^ *head_chunk: $rows$" runs/tiny/config.yaml || fail "not kept: $(grep head_chunk runs/tiny/config.yaml)"
+run "$yoke" plan tiny.yaml --set memory.recompute=block
+expect_text out "chosen      memory.head_chunk: $rows: it follows from the model"
+run "$yoke" plan tiny.yaml --set memory.recompute=block --set memory.head_chunk=$rows
+! grep -q chosen <<<"$out" || fail "it chose where there was nothing to choose"
 
 case_is "each change that would make it fit does"
 refused "what would fit" large.yaml --device h200 --set train.micro_batch=32 \

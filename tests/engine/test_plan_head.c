@@ -237,8 +237,9 @@ static void processors_keep_32_MiB(void **state)
     assert_int_equal(plan_on("cpu", 0, 1, sets, &p), YK_OK);
     sets[4] = "memory.head_chunk=256";
     assert_int_equal(plan_on("cpu", 0, 1, sets, &q), YK_OK);
-    assert_int_equal(p.plan.config.memory.head_chunk, YK_AUTO);
-    assert_string_equal(p.plan.why, "");
+    assert_int_equal(p.plan.config.memory.head_chunk, 256);
+    assert_string_equal(p.plan.why, "memory.head_chunk: 256: it follows from the model");
+    assert_string_equal(q.plan.why, "");
     assert_true(p.plan.bytes == q.plan.bytes && p.plan.step_s == q.plan.step_s);
     planned_fini(&q);
     planned_fini(&p);
