@@ -33,8 +33,8 @@ yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out);
  * launch.ranks_per_gpu says, and processors' memory and the host's evenly. */
 void yk_device_spec_share(const yk_config *config, int64_t ranks_here, yk_device_spec *spec);
 
-/* What is known of an open device, of this rank's part: of a GPU and of the host's memory, as the ranks there share them, and of
- * unlike ranks the least, so that all choose the same.                              [collective]
+/* What is known of an open device, of this rank's part: of its memory and of the host's, as the ranks
+ * there share them, and of unlike ranks the least, so that all choose the same.      [collective]
  *
  * world     NULL: this process alone
  * room_out  what the ranks of this host have together
