@@ -334,8 +334,9 @@ static void print_head(const bench *b)
         print_json_head(b);
         return;
     }
-    printf("%s, %s; %d ranks on %d nodes%s", yk_device_get_spec(b->device)->name,
-           yk_dtype_name(b->dtype), yk_world_size(b->world), yk_world_n_nodes(b->world),
+    int n_nodes = yk_world_n_nodes(b->world);
+    printf("%s, %s; %d ranks on %d node%s%s", yk_device_get_spec(b->device)->name,
+           yk_dtype_name(b->dtype), yk_world_size(b->world), n_nodes, n_nodes == 1 ? "" : "s",
            b->shares_gpu ? ", some on one GPU" : "");
     if (b->link_rate > 0)
         printf("; a rank's link to the host: %.1f GB/s each way, both at once",

@@ -9,6 +9,7 @@
 #include "engine/plan_parts.h"
 #include "engine/step.h"
 #include "runtime/base/arith.h"
+#include "runtime/base/number.h"
 
 /* Room for the names of a ledger; there are some forty kinds of piece. */
 #define MAX_ITEMS 128
@@ -229,13 +230,14 @@ static void write_bits(const yk_plan *plan, const yk_config *given, char *text, 
 
 static void say_why(yk_plan *plan, const yk_config *given)
 {
-    char choices[240], bits[96];
+    char choices[240], bits[96], time[YK_NUMBER_MAX];
     double use = (double)yk_plan_taken_bytes(plan) / (double)plan->limit;
     yk_plan_write_choices(&plan->config, given, choices, sizeof choices);
     write_bits(plan, given, bits, sizeof bits);
+    yk_number_write_time(plan->step_s, time);
     snprintf(plan->why, sizeof plan->why,
-             "%s: the fastest by the clock that fits, %.4g ms a step, %.1f %% of the memory%s%s",
-             choices, 1e3 * plan->step_s, 100 * use,
+             "%s: the fastest by the clock that fits, %s a step, %.1f %% of the memory%s%s",
+             choices, time, 100 * use,
              use < GOOD_USE ? "; nothing that takes more is notably faster" : "", bits);
 }
 

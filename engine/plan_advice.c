@@ -208,9 +208,12 @@ static void write_changes(const advice *a, double unit, const char *unit_name, c
         const change *c = &a->changes[i];
         double slower = 100 * (c->step_s / a->plan->step_s - 1);
         size_t used = strlen(text);
-        snprintf(text + used, room - used, "%s%s (%.2f %s, %.1f %% %s)", i ? "; or " : "", c->text,
-                 (double)c->bytes / unit, unit_name, slower < 0 ? -slower : slower,
-                 slower < 0 ? "faster" : "slower");
+        char speed[32] = "as fast";
+        if (slower >= 0.05 || slower <= -0.05)
+            snprintf(speed, sizeof speed, "%.1f %% %s", slower < 0 ? -slower : slower,
+                     slower < 0 ? "faster" : "slower");
+        snprintf(text + used, room - used, "%s%s (%.2f %s, %s)", i ? "; or " : "", c->text,
+                 (double)c->bytes / unit, unit_name, speed);
     }
 }
 

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "engine/plan_parts.h"
+#include "runtime/base/number.h"
 
 static void print_bytes(FILE *out, int64_t bytes)
 {
@@ -20,6 +21,21 @@ static void print_total(FILE *out, const char *name, int64_t bytes)
     fprintf(out, "  %" PRId64 "\n", bytes);
 }
 
+static void print_clock(const yk_plan *plan, FILE *out)
+{
+    char step[YK_NUMBER_MAX], wait[YK_NUMBER_MAX], sent[YK_NUMBER_MAX], rate[YK_NUMBER_MAX];
+    bool in_gib = plan->bytes_sent >= (int64_t)1 << 30;
+    yk_number_write_time(plan->step_s, step);
+    yk_number_write_time(plan->exposed_s, wait);
+    yk_number_write_plain((double)plan->bytes_sent / (in_gib ? 0x1p30 : 0x1p20), sent);
+    yk_number_write_plain((double)plan->tokens / plan->step_s, rate);
+    if (plan->ranks > 1)
+        fprintf(out, "ranks       %d, %d a node; each sends %s %s a step and waits %s for it\n",
+                plan->ranks, plan->node_size, sent, in_gib ? "GiB" : "MiB", wait);
+    fprintf(out, "clock       %s a step on %s as described, %s tokens/s\n", step, plan->spec.name,
+            rate);
+}
+
 void yk_plan_print(const yk_plan *plan, FILE *out)
 {
     fprintf(out, "%-11s %-24s %13s  %s\n", "memory", "item", "", "bytes");
@@ -34,16 +50,11 @@ void yk_plan_print(const yk_plan *plan, FILE *out)
     print_total(out, "pinned", plan->sizes.pinned + plan->sizes.shared);
     print_total(out, "limit", plan->limit);
     fprintf(out,
-            "step        %" PRId64 " micro-batch%s of %" PRId64 " sequences, %" PRId64
+            "step        %" PRId64 " micro-batch%s of %" PRId64 " sequence%s, %" PRId64
             " tokens, %.3g operations\n",
-            plan->n_micro, plan->n_micro == 1 ? "" : "es", plan->micro_batch, plan->tokens,
-            plan->flops);
-    if (plan->ranks > 1)
-        fprintf(
-            out, "ranks       %d, %d a node; each sends %.4g MiB a step and waits %.4g ms for it\n",
-            plan->ranks, plan->node_size, (double)plan->bytes_sent / 0x1p20, 1e3 * plan->exposed_s);
-    fprintf(out, "clock       %.4g ms a step on %s as described, %.4g tokens/s\n",
-            1e3 * plan->step_s, plan->spec.name, (double)plan->tokens / plan->step_s);
+            plan->n_micro, plan->n_micro == 1 ? "" : "es", plan->micro_batch,
+            plan->micro_batch == 1 ? "" : "s", plan->tokens, plan->flops);
+    print_clock(plan, out);
     if (plan->why[0]) fprintf(out, "chosen      %s\n", plan->why);
 }
 
@@ -52,13 +63,14 @@ void yk_plan_print(const yk_plan *plan, FILE *out)
 
 static void print_fit(const yk_plan_row *row, int64_t limit, double fastest_s, FILE *out)
 {
-    char choices[240];
+    char choices[240], step[YK_NUMBER_MAX], rate[YK_NUMBER_MAX];
+    const yk_config *c = &row->config;
     yk_plan_write_choices(&row->config, NULL, choices, sizeof choices);
+    yk_number_write_plain(1e3 * row->step_s, step);
+    yk_number_write_plain((double)(c->train.batch * c->train.seq_len) / row->step_s, rate);
     print_bytes(out, row->bytes);
-    fprintf(out, " %5.1f %% %12.4g %12.4g %+7.1f %%  %s\n",
-            100 * (double)row->bytes / (double)limit, 1e3 * row->step_s,
-            (double)(row->config.train.batch * row->config.train.seq_len) / row->step_s,
-            100 * (row->step_s / fastest_s - 1), choices);
+    fprintf(out, " %5.1f %% %12s %12s %+7.1f %%  %s\n", 100 * (double)row->bytes / (double)limit,
+            step, rate, 100 * (row->step_s / fastest_s - 1), choices);
 }
 
 static void print_fits(const yk_plan_row *rows, int n, int64_t limit, FILE *out)

@@ -224,8 +224,9 @@ static void print_start(const yk_trainer *t)
     printf("step      %" PRId64 " tokens: %" PRId64 " x %" PRId64 " sequences of %" PRId64 "\n",
            t->plan.tokens, t->n_ranks * t->plan.n_micro, t->plan.micro_batch, c->train.seq_len);
     if (t->n_ranks > 1)
-        printf("ranks     %d on %d nodes, ZeRO stage %" PRId64 "\n", t->n_ranks,
-               yk_world_n_nodes(t->world), c->parallel.zero);
+        printf("ranks     %d on %d node%s, ZeRO stage %" PRId64 "\n", t->n_ranks,
+               yk_world_n_nodes(t->world), yk_world_n_nodes(t->world) == 1 ? "" : "s",
+               c->parallel.zero);
     if (t->race.n_backends > 0) {
         char text[256];
         yk_carrier_write(&t->race, text, sizeof text);

@@ -232,3 +232,15 @@ void yk_number_write_bytes(int64_t bytes, char text_out[YK_NUMBER_MAX])
     }
     snprintf(text_out, YK_NUMBER_MAX, "%" PRId64, bytes);
 }
+
+void yk_number_write_plain(double value, char text_out[YK_NUMBER_MAX])
+{
+    snprintf(text_out, YK_NUMBER_MAX, value < 9999.5 ? "%.4g" : "%.0f", value);
+}
+
+void yk_number_write_time(double seconds, char text_out[YK_NUMBER_MAX])
+{
+    bool is_long = seconds >= 9.9995;
+    yk_number_write_plain(is_long ? seconds : 1e3 * seconds, text_out);
+    strcat(text_out, is_long ? " s" : " ms");
+}

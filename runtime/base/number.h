@@ -34,4 +34,11 @@ void yk_number_write_real(double value, char text_out[YK_NUMBER_MAX]);
  * it: 25769803776 is "24GiB". */
 void yk_number_write_bytes(int64_t bytes, char text_out[YK_NUMBER_MAX]);
 
+/* What is measured or planned, without an exponent: four digits, or all whole ones: "0.125",
+ * "110236". `value` >= 0. */
+void yk_number_write_plain(double value, char text_out[YK_NUMBER_MAX]);
+
+/* A time with its unit, seconds from 10 on: "594.4 ms", "21.37 s". */
+void yk_number_write_time(double seconds, char text_out[YK_NUMBER_MAX]);
+
 #endif

@@ -8,7 +8,7 @@ yoke=$YK_BUILD/yoke
 case_is "there is a row for each backend, collective and size, and no share of a link that is not there"
 on_ranks 2 2 "$yoke" bench comm --device cpu --max 1
 expect_status 0
-expect_text out "bf16; 2 ranks on 1 nodes"
+expect_text out "bf16; 2 ranks on 1 node"
 for backend in mpi hostmem; do
     for collective in all-gather reduce-scatter all-reduce broadcast; do
         n=$(grep -c "^$backend *$collective .* -$" <<<"$out")

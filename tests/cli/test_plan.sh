@@ -40,6 +40,19 @@ expect_status 0
 [ "$(sed -n '$s/.*"device_bytes": \([0-9]*\).*/\1/p' runs/tiny/metrics.jsonl)" -eq "$bytes" ] ||
     fail "the run has other memory than the planned $bytes"
 
+case_is "lines are told in one and in many, and without exponents"
+run "$yoke" plan tiny.yaml --set train.batch=1 --set train.micro_batch=1
+expect_text out "1 micro-batch of 1 sequence, 32 tokens"
+run "$yoke" plan large.yaml --device 4090d --ranks 16 --set train.batch=2048 --set train.micro_batch=1 \
+    --set memory.offload='[moments,grads,master]' --set memory.recompute=block
+expect_status 0
+expect_text out "micro-batches of 1 sequence, "
+grep -Eq '^ranks .* each sends [0-9.]+ GiB a step and waits [0-9.]+ m?s for it$' <<<"$out" || fail "no GiB"
+grep -Eq '^clock +[0-9.]+ s a step .*, [0-9.]+ tokens/s$' <<<"$out" || fail "no seconds"
+run "$yoke" plan large.yaml --device 4090d --set train.batch=1024 --fit
+expect_status 0
+expect_no_text out "e+0"
+
 case_is "the table adds up"
 run "$yoke" plan tiny.yaml
 expect_status 0

@@ -100,6 +100,25 @@ static void what_is_no_whole_number_says_why_and_changes_nothing(void **state)
     }
 }
 
+static void times_are_seconds_from_ten_on_and_without_exponent(void **state)
+{
+    static const struct {
+        double seconds;
+        const char *text;
+    } cases[] = {{0, "0 ms"},        {0.5944, "594.4 ms"}, {9.9994, "9999 ms"},   {9.9996, "10 s"},
+                 {24.404, "24.4 s"}, {1048.2, "1048 s"},   {123456.7, "123457 s"}};
+    char text[YK_NUMBER_MAX];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        yk_number_write_time(cases[i].seconds, text);
+        assert_string_equal(text, cases[i].text);
+    }
+    yk_number_write_plain(110236.4, text);
+    assert_string_equal(text, "110236");
+    yk_number_write_plain(0.125, text);
+    assert_string_equal(text, "0.125");
+}
+
 static void reals_are_read_to_the_nearest_double(void **state)
 {
     static const struct {
@@ -286,6 +305,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_numbers_are_read_exactly),
         cmocka_unit_test(what_is_no_whole_number_says_why_and_changes_nothing),
+        cmocka_unit_test(times_are_seconds_from_ten_on_and_without_exponent),
         cmocka_unit_test(reals_are_read_to_the_nearest_double),
         cmocka_unit_test(what_is_no_real_says_why_and_changes_nothing),
         cmocka_unit_test(sizes_are_read_with_their_unit),
