@@ -90,6 +90,7 @@ static yk_status launch_train(yk_launch_options *o, int n, char **words)
     yk_config config;
     YK_TRY(yk_cli_read_config(path, &sets, &config));
     const char *slash = strrchr(config.run.dir, '/');
+    o->config = &config;
     o->job_name = slash && slash[1] ? slash + 1 : config.run.dir;
     o->n_threads = (int)config.cpu.threads;
     o->timeout_s = config.comm.timeout;

@@ -26,15 +26,8 @@ static yk_status check_sizes(const yk_engine_options *o)
                        "%" PRId64 " is more than the model's %" PRId64 " positions; shorten it%s",
                        c->train.seq_len, o->shape->max_seq_len,
                        c->model.init[0] ? "" : ", or give model.max_seq_len");
-    int64_t ranks = yk_engine_n_ranks(o), unit = ranks * o->micro_batch;
-    if (!o->train || c->train.batch % unit == 0) return YK_OK;
-    int64_t below = c->train.batch / unit * unit, above = below + unit;
-    bool down = below > 0 && c->train.batch - below <= above - c->train.batch;
-    return yk_fail(YK_EINVAL, "train.batch",
-                   "%" PRId64 " sequences do not divide over %" PRId64
-                   " ranks in micro-batches of %" PRId64
-                   "; the nearest batch that does is %" PRId64,
-                   c->train.batch, ranks, o->micro_batch, down ? below : above);
+    if (!o->train) return YK_OK;
+    return yk_config_check_ranks(c, yk_engine_n_ranks(o), o->micro_batch);
 }
 
 static int64_t head_chunk(const yk_engine *e, const yk_model_shape *shape)

@@ -98,6 +98,13 @@ static yk_status print_slurm(const yk_launch_options *o, const yk_machine *machi
     return o->submit && !o->dry_run ? yk_slurm_submit(&job) : yk_slurm_write(&job, stdout);
 }
 
+/* What the ranks would find when all of them have started. */
+static yk_status check_batch(const yk_config *config, int n_ranks)
+{
+    int64_t micro_batch = config->train.micro_batch;
+    return yk_config_check_ranks(config, n_ranks, micro_batch == YK_AUTO ? 1 : micro_batch);
+}
+
 static yk_status run_mpirun(const yk_launch_options *o, const yk_machine *machine,
                             const yk_hosts *hosts, int n_ranks)
 {
@@ -105,6 +112,7 @@ static yk_status run_mpirun(const yk_launch_options *o, const yk_machine *machin
     yk_command command = {.is_short = false};
     yk_network network;
     YK_TRY(yk_network_find(hosts, !o->dry_run, &network));
+    if (o->config && !o->dry_run) YK_TRY(check_batch(o->config, n_ranks));
     if (network.note[0]) yk_warn("network", "%s", network.note);
     const yk_mpirun run = {
         .hosts = hosts,

@@ -283,6 +283,9 @@ yk_status yk_config_set(yk_config *config, const char *assignment);
  */
 yk_status yk_config_check(const yk_config *config);
 
+/* Does the batch divide over so many ranks, each with micro-batches of so many sequences? */
+yk_status yk_config_check_ranks(const yk_config *config, int64_t n_ranks, int64_t micro_batch);
+
 /* Is every item of a list of steps a number, a range as "30-32", or several with commas between?
  *
  * YK_EINVAL  one is not; the message names `key`

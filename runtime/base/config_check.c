@@ -41,6 +41,19 @@ static yk_status check_batch(const yk_config *c)
                    batch, micro, nearest);
 }
 
+yk_status yk_config_check_ranks(const yk_config *config, int64_t n_ranks, int64_t micro_batch)
+{
+    int64_t batch = config->train.batch, unit = n_ranks * micro_batch;
+    if (batch % unit == 0) return YK_OK;
+    int64_t below = batch / unit * unit, above = below + unit;
+    bool down = below > 0 && batch - below <= above - batch;
+    return yk_fail(YK_EINVAL, "train.batch",
+                   "%" PRId64 " sequences do not divide over %" PRId64
+                   " ranks in micro-batches of %" PRId64
+                   "; the nearest batch that does is %" PRId64,
+                   batch, n_ranks, micro_batch, down ? below : above);
+}
+
 static yk_status check_schedule(const yk_config *c)
 {
     if (c->schedule.warmup > c->train.steps)
