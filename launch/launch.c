@@ -105,6 +105,15 @@ static yk_status check_batch(const yk_config *config, int n_ranks)
     return yk_config_check_ranks(config, n_ranks, micro_batch == YK_AUTO ? 1 : micro_batch);
 }
 
+/* Ranks of this machine. */
+static int count_here(const yk_hosts *hosts)
+{
+    int n = 0;
+    for (int i = 0; i < hosts->n_items; i++)
+        n += hosts->items[i].is_local ? hosts->items[i].n_ranks : 0;
+    return n;
+}
+
 static yk_status run_mpirun(const yk_launch_options *o, const yk_machine *machine,
                             const yk_hosts *hosts, int n_ranks)
 {
@@ -138,7 +147,8 @@ static yk_status run_mpirun(const yk_launch_options *o, const yk_machine *machin
         if (o->dry_run)
             yk_command_print(&command, stdout);
         else
-            status = yk_parent_run_mpirun(&command, o->timeout_s, o->restarts, o->end_mark);
+            status = yk_parent_run_mpirun(&command, o->timeout_s, count_here(hosts), o->restarts,
+                                          o->end_mark);
     }
     yk_command_fini(&command);
     yk_placement_fini(&placement);

@@ -25,6 +25,7 @@
 
 #define PAUSE_MAX_S 30
 #define END_MS      2000 /* for a command to end after SIGTERM */
+#define KILL_MS     8000 /* for mpirun to end after SIGTERM, with all ranks */
 #define LOOK_MS     1000 /* between looks at ranks that may have been stopped */
 #define MAX_LEFT    1024 /* children that are killed at a time */
 
@@ -97,23 +98,6 @@ static yk_status start_child(const start *s, pid_t *child_out)
 
 /* ---- waiting ------------------------------------------------------------------------------ */
 
-static void pass_on(pid_t child, int signal, int *n_asked)
-{
-    if (signal == SIGUSR1 || signal == SIGUSR2) {
-        kill(child, signal);
-        return;
-    }
-    if ((*n_asked)++ > 0) {
-        kill(child, SIGTERM);
-        return;
-    }
-    yk_warn("launch",
-            "asked to stop (%s); the ranks save and end after their step, a second signal "
-            "ends them now",
-            strsignal(signal));
-    kill(child, SIGUSR1);
-}
-
 static bool has_ended(pid_t child, yk_ended *ended)
 {
     int status;
@@ -141,19 +125,79 @@ static int take_signal(int64_t until_ms)
     return signal > 0 ? signal : 0;
 }
 
+/* mpirun, and what it was asked. */
+typedef struct run {
+    pid_t mpirun;
+    int n_here;       /* ranks of this machine; 0: not known */
+    bool has_started; /* all of these have been there */
+    int n_asked;
+    int64_t kill_ms; /* when it is killed; 0: not yet told to end */
+} run;
+
+static void look_for_start(run *r)
+{
+    if (!r->has_started && r->n_here > 0)
+        r->has_started = yk_stopped_n_ranks(r->mpirun) >= r->n_here;
+}
+
+/* Some ranks are there, and not all have been. */
+static bool is_starting(run *r)
+{
+    look_for_start(r);
+    return !r->has_started && r->n_here > 0 && yk_stopped_n_ranks(r->mpirun) > 0;
+}
+
+static void tell_to_end(run *r)
+{
+    kill(r->mpirun, SIGTERM);
+    if (r->kill_ms == 0) r->kill_ms = now_ms() + KILL_MS;
+}
+
+static void pass_on(run *r, int signal)
+{
+    if (signal == SIGUSR1 || signal == SIGUSR2) {
+        kill(r->mpirun, signal);
+        return;
+    }
+    if (r->n_asked++ > 0) {
+        tell_to_end(r);
+        return;
+    }
+    if (is_starting(r)) {
+        yk_warn("launch", "asked to stop (%s) while ranks were started; they end now",
+                strsignal(signal));
+        tell_to_end(r);
+        return;
+    }
+    yk_warn("launch",
+            "asked to stop (%s); the ranks save and end after their step, a second signal "
+            "ends them now",
+            strsignal(signal));
+    kill(r->mpirun, SIGUSR1);
+}
+
+static void force_end(run *r, yk_ended *ended)
+{
+    if (r->kill_ms == 0 || now_ms() < r->kill_ms || ended->was_forced) return;
+    ended->was_forced = true;
+    yk_stopped_end(r->mpirun);
+    kill(r->mpirun, SIGKILL);
+}
+
 /* Wait for mpirun, whose ranks may not all stand still for longer than the limit. */
-static void wait_for(pid_t mpirun, double still_limit_s, yk_ended *ended)
+static void wait_for(run *r, double still_limit_s, yk_ended *ended)
 {
     yk_stopped stopped = {.limit_s = still_limit_s};
-    int n_asked = 0;
-    while (!has_ended(mpirun, ended)) {
+    while (!has_ended(r->mpirun, ended)) {
         int signal = take_signal(now_ms() + LOOK_MS);
-        if (signal > 0 && signal != SIGCHLD) pass_on(mpirun, signal, &n_asked);
-        if (ended->was_still || !yk_stopped_look(&stopped, mpirun)) continue;
+        look_for_start(r);
+        if (signal > 0 && signal != SIGCHLD) pass_on(r, signal);
+        force_end(r, ended);
+        if (ended->was_still || !yk_stopped_look(&stopped, r->mpirun)) continue;
         ended->was_still = true;
-        yk_stopped_end(mpirun);
+        yk_stopped_end(r->mpirun);
     }
-    ended->was_asked = n_asked > 0;
+    ended->was_asked = r->n_asked > 0;
 }
 
 /* SIGKILL to the children of this process as it sees them now. */
@@ -208,17 +252,19 @@ static yk_status take_output(int file, char **output_out)
 }
 
 /* Run a command to its end; it prints where this process does. */
-static yk_status run(const yk_command *command, double still_limit_s, yk_ended *ended_out)
+static yk_status run_command(const yk_command *command, double still_limit_s, int n_here,
+                             yk_ended *ended_out)
 {
     const sigset_t set = signals_of_interest();
     sigset_t before;
     yk_ended ended = {.exit_status = 0};
-    pid_t child;
+    pid_t child = 0;
     int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
     sigprocmask(SIG_BLOCK, &set, &before);
     const start s = {command, input, -1, &before, true};
     yk_status status = start_child(&s, &child);
-    if (status == YK_OK) wait_for(child, still_limit_s, &ended);
+    run r = {.mpirun = child, .n_here = n_here};
+    if (status == YK_OK) wait_for(&r, still_limit_s, &ended);
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(input);
     if (status == YK_OK) *ended_out = ended;
@@ -278,6 +324,11 @@ yk_status yk_parent_feed(const yk_command *command, const char *input, yk_ended 
 static yk_status outcome(const yk_ended *ended)
 {
     if (ended->was_still) return YK_EPEER;
+    if (ended->was_forced)
+        return yk_fail(YK_EPEER, "launch",
+                       "mpirun had not ended %d s after it was told to, and was killed with the "
+                       "ranks of this machine; look for some on other hosts",
+                       KILL_MS / 1000);
     switch (ended->exit_status) {
     case 0:
         return YK_OK;
@@ -323,15 +374,15 @@ static bool may_go_on(const yk_ended *ended, const char *end_mark)
     return false;
 }
 
-yk_status yk_parent_run_mpirun(const yk_command *command, double still_limit_s, int restarts,
-                               const char *end_mark)
+yk_status yk_parent_run_mpirun(const yk_command *command, double still_limit_s, int n_here,
+                               int restarts, const char *end_mark)
 {
     yk_status failure = YK_OK; /* of the run before */
     int pause = 1;
     for (int i = 1;; i++) {
         yk_ended ended;
         int64_t begin_s = (int64_t)time(NULL);
-        YK_TRY(run(command, still_limit_s, &ended));
+        YK_TRY(run_command(command, still_limit_s, n_here, &ended));
         yk_status status = outcome(&ended);
         if (ended.was_killed) yk_leftovers_remove("/dev/shm", begin_s);
         if (status == YK_EINVAL && failure != YK_OK) return failure;

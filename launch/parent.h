@@ -19,6 +19,7 @@ typedef struct yk_ended {
     bool was_asked;  /* a signal asked for the end */
     bool was_killed; /* it ended by a signal itself */
     bool is_late;    /* it had not ended in time and was made to */
+    bool was_forced; /* it did not hear SIGTERM for long, and was killed */
     bool was_still;  /* its ranks were all stopped for too long, and were made to end */
 } yk_ended;
 
@@ -43,13 +44,16 @@ yk_status yk_parent_feed(const yk_command *command, const char *input, yk_ended 
  * nobody asked for the end; with pauses of 1, 2, 4, ... 30 seconds.                      [local]
  *
  * still_limit_s  seconds after which ranks of which all were stopped are ended; 0: never
+ * n_here         ranks of this machine: while fewer are there the run is starting, and the first request to
+ *                stop ends it at once; 0: not known
  * end_mark       a file that the same command will not start over, once it is there; or NULL
  *
  * The outcome is that of the last run: YK_OK for 0, YK_EINVAL for 2, YK_ESTOPPED for 75, YK_EPEER for
  * the rest; that of the failure before it where a run that was started again found its input wrong. The
- * ranks have said why; only that one was killed, or that all were stopped, is said here.
+ * ranks have said why; only that one was killed, or that all were stopped, is said here. When mpirun was
+ * told to end and has not within eight seconds, it is killed with its ranks here.
  */
-yk_status yk_parent_run_mpirun(const yk_command *command, double still_limit_s, int restarts,
-                               const char *end_mark);
+yk_status yk_parent_run_mpirun(const yk_command *command, double still_limit_s, int n_here,
+                               int restarts, const char *end_mark);
 
 #endif

@@ -50,6 +50,12 @@ bool yk_stopped_look(yk_stopped *s, pid_t mpirun)
     return true;
 }
 
+int yk_stopped_n_ranks(pid_t mpirun)
+{
+    pid_t ranks[MAX_CHILDREN];
+    return find_ranks(mpirun, ranks);
+}
+
 void yk_stopped_end(pid_t mpirun)
 {
     pid_t ranks[MAX_CHILDREN];

@@ -20,6 +20,9 @@ typedef struct yk_stopped {
  * for longer than the limit.                                                             [local] */
 bool yk_stopped_look(yk_stopped *stopped, pid_t mpirun);
 
+/* How many ranks mpirun has here now.                                                   [local] */
+int yk_stopped_n_ranks(pid_t mpirun);
+
 /* End mpirun's ranks here, which hear nothing else, and let it see it.                    [local] */
 void yk_stopped_end(pid_t mpirun);
 

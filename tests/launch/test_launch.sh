@@ -235,6 +235,32 @@ kill -9 "$child"
 end
 expect_status 1
 
+case_is "mpirun that does not end when it is told to is killed"
+noting true
+begin -n 2 train "$config"
+kill -INT $parent
+until_true got USR1
+kill -INT $parent
+end
+expect_status 1
+expect_text err "yoke: launch: mpirun had not ended 8 s after it was told to, and was killed"
+[ ! -d "/proc/$child" ] || fail "it is left"
+
+case_is "a request to stop while ranks are started ends mpirun at once"
+fake mpirun <<EOF
+OMPI_COMM_WORLD_RANK=0 sleep 100 &
+for s in TERM USR1; do trap "echo \$s >>'$scratch/got'; kill \$!; exit 75" \$s; done
+echo \$\$ >'$scratch/up'
+while :; do sleep 0.02; done
+EOF
+rm -f "$scratch/got" "$scratch/up"
+begin -n 2 train "$config"
+until_true pgrep -P "$child" -f '^sleep 100$' >/dev/null
+kill -INT $parent
+end
+expect_status 75
+got TERM || fail "mpirun got $(cat "$scratch/got")"
+
 case_is "SIGUSR1 and SIGUSR2 are passed on as they are"
 noting true
 begin -n 2 train "$config"
