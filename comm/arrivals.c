@@ -17,6 +17,7 @@
 #define LOOK_MS     500
 #define PATIENCE    6    /* looks in a row: after a failure mpirun has killed all by then */
 #define TURN        4    /* more, for each rank that has the word before this one */
+#define ASKED       10   /* looks in a row with a request to stop, before it ends the start */
 #define MAX_LOCAL   1024 /* ranks of a host; of more nobody is missed */
 #define N_ANCESTORS 32
 #define STILL_S     60.0 /* that a rank may be stopped, where the environment does not say */
@@ -35,6 +36,7 @@ typedef struct watcher {
     double still_s;           /* that a rank may be stopped */
     look before;              /* what the last look showed */
     int n_missing, n_stopped; /* looks in a row that showed the same rank */
+    int n_asked;              /* and that found a request to stop */
 } watcher;
 
 static int own_number(const char *name)
@@ -134,12 +136,24 @@ static _Noreturn void leave_stopped(const watcher *w, const look *now)
     _exit(yk_status_exit_code(YK_EPEER));
 }
 
-/* mpirun ends the run because a rank has failed, which has said why. */
-static bool is_ending(void)
+static _Noreturn void leave_asked(void)
+{
+    yk_fail(YK_ESTOPPED, "start",
+            "asked to stop, and the ranks had not all met seconds later: nothing was begun");
+    _exit(yk_status_exit_code(YK_ESTOPPED));
+}
+
+static bool is_pending(int signal)
 {
     sigset_t pending;
     sigpending(&pending);
-    return sigismember(&pending, SIGTERM) == 1;
+    return sigismember(&pending, signal) == 1;
+}
+
+/* mpirun ends the run because a rank has failed, which has said why. */
+static bool is_ending(void)
+{
+    return is_pending(SIGTERM);
 }
 
 /* yoke launch passes comm.timeout on; the configuration is read when all have met. */
@@ -160,8 +174,10 @@ static void judge(watcher *w, const look *now)
         now->missing < 0 && now->stopped >= 0 && now->stopped_pid == w->before.stopped_pid;
     w->n_missing = same_missing ? w->n_missing + 1 : 0;
     w->n_stopped = same_stopped ? w->n_stopped + 1 : 0;
+    w->n_asked = now->missing < 0 && is_pending(SIGUSR1) ? w->n_asked + 1 : 0;
     w->before = *now;
     if (is_ending()) return;
+    if (w->n_asked >= ASKED + turns) leave_asked();
     if (w->n_missing >= PATIENCE + turns) leave_missing(now->missing, w->n_ranks);
     if ((w->n_stopped - turns) * (LOOK_MS / 1000.0) > w->still_s) leave_stopped(w, now);
 }

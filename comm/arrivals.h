@@ -6,8 +6,9 @@
  * it. So while this process waits in MPI_Init, a thread looks whether mpirun still has every rank
  * of this host. When one stays away for three seconds, the first of those that are there says so
  * and ends this process with exit status 1, and mpirun the others; likewise when one is stopped for
- * longer than YK_TIMEOUT in the environment says (seconds; 60 without it). Under srun, in containers that
- * hide mpirun, and where /proc does not tell, nobody looks.
+ * longer than YK_TIMEOUT in the environment says (seconds; 60 without it). A request to stop
+ * (SIGUSR1, blocked) that has waited for five seconds ends the start, with status 75. Under srun, in
+ * containers that hide mpirun, and where /proc does not tell, nobody looks.
  */
 #ifndef YK_COMM_ARRIVALS_H
 #define YK_COMM_ARRIVALS_H

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tests/launch/test_launch.sh - `yoke launch` as the parent of mpirun: what it starts, what becomes of
 # signals and exit statuses, and when it starts again. mpirun is a fake.
+# ctest: TIMEOUT 180
 . "$(dirname "$0")/../expect.sh" || exit 1
 . "$YK_SOURCE/tests/launch/fakes.sh" || exit 1
 unset "${!SLURM_@}" "${!OMPI_@}" "${!NCCL_@}" "${!OMP_@}" "${!YK_LAUNCH_@}" CUDA_VISIBLE_DEVICES

@@ -77,6 +77,29 @@ expect_text err "yoke: launch: all ranks of this machine (2, the first is proces
 no_rank() { [ ! -e "/proc/${ranks[0]}/exe" ] && [ ! -e "/proc/${ranks[1]}/exe" ]; }
 until_true no_rank
 
+case_is "a request to stop while ranks wait for each other ends the start, and it is said"
+rm -rf runs
+mpirun -q --oversubscribe --bind-to none -n 2 bash -c '[ "$OMPI_COMM_WORLD_RANK" -eq 0 ] || kill -STOP $$
+exec "$0" train run.yaml' "$yoke" >.out 2>.err </dev/null &
+parent=$!
+blocks() { # the first rank has blocked SIGUSR1 and looks around
+    local pid mask
+    for pid in $(pgrep -P $parent); do
+        mask=$(sed -n 's/^SigBlk:\s*//p' "/proc/$pid/status" 2>/dev/null)
+        [ "/proc/$pid/exe" -ef "$yoke" ] && (((0x${mask:-0} & 0x200) != 0)) && return 0
+    done
+    return 1
+}
+until_true blocks
+kill -USR1 $parent
+ended() { ! kill -0 $parent 2>/dev/null; }
+until_true ended
+wait $parent
+status=$? err=$(cat .err)
+expect_status 75
+[ "$err" = "yoke: start: asked to stop, and the ranks had not all met seconds later: nothing was begun" ] ||
+    fail "other words"
+
 case_is "wrong data is told once, with status 2, and nothing is written"
 rm -rf runs
 run timeout -k 5 "$(limit 40)" "$yoke" launch -n 2 train run.yaml --set data.train=none.txt
