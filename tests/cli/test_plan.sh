@@ -53,6 +53,11 @@ run "$yoke" plan large.yaml --device 4090d --set train.batch=1024 --fit
 expect_status 0
 expect_no_text out "e+0"
 
+case_is "a change that costs nothing is as fast, not 0.0 % faster"
+refused "memory.offload: [moments] (13.42 GiB, as fast)" large.yaml --device 4090d --set train.batch=65536 \
+    --set train.micro_batch=4 --set memory.recompute=block --set memory.device_limit=18000MiB
+expect_no_text err " 0.0 %"
+
 case_is "the table adds up"
 run "$yoke" plan tiny.yaml
 expect_status 0
