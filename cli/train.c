@@ -107,6 +107,19 @@ static yk_status read_words(int argc, char **argv, yk_config *config_out, bool *
     return *done_out ? YK_OK : yk_cli_read_config(path, &sets, config_out);
 }
 
+/* Ranks that were asked for help alone do not wait for others, which would for them. */
+static yk_status agree_on_end(yk_world *world, bool done)
+{
+    int64_t some, all;
+    YK_TRY(yk_world_max(world, done, &some));
+    YK_TRY(yk_world_min(world, done, &all));
+    if (some == all) return YK_OK;
+    yk_world_hold(world);
+    return yk_world_agree(world, yk_fail(YK_EINVAL, "train",
+                                         "some ranks are asked for help and others to train; "
+                                         "start every rank with the same words"));
+}
+
 /* Read the configuration and train, as one rank of a world. */
 static yk_status run(int argc, char **argv, yk_world *world)
 {
@@ -114,10 +127,13 @@ static yk_status run(int argc, char **argv, yk_world *world)
     bool done;
     yk_world_hold(world);
     YK_TRY(yk_world_agree(world, read_words(argc, argv, &config, &done)));
-    if (done) return YK_OK;
-    yk_world_set_timeout(world, config.comm.timeout);
-    yk_world_hold(world);
-    yk_status status = train(&config, world);
+    yk_status status = agree_on_end(world, done);
+    if (done) return status;
+    if (status == YK_OK) {
+        yk_world_set_timeout(world, config.comm.timeout);
+        yk_world_hold(world);
+        status = train(&config, world);
+    }
     yk_config_fini(&config);
     return status;
 }

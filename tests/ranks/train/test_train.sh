@@ -121,6 +121,16 @@ expect_status 2
 expect_text err "heads: 3"
 expect_text err "yoke: rank 1: it failed on $(hostname), as said above"
 
+case_is "a rank that is asked for help beside one that trains is told at once"
+rm -rf runs/c
+run timeout -k 5 "$(limit 30)" mpirun -q --oversubscribe --bind-to none -n 1 "$yoke" train --help : \
+    -n 1 "$yoke" train c.yaml
+expect_status 2
+expect_text out "usage: yoke train"
+[ "$err" = "yoke: train: some ranks are asked for help and others to train; start every rank with the same words" ] ||
+    fail "other words"
+[ ! -e runs/c ] || fail "a folder was made"
+
 case_is "more ranks than the batch has sequences is told with the nearest batch"
 on_ranks 8 8 "$yoke" train c.yaml
 expect_status 2
