@@ -70,9 +70,25 @@ static yk_status fail_unknown(const char *word)
     const char *names[N_SUBCOMMANDS];
     char shown[YK_SHOWN_MAX];
     for (int i = 0; i < N_SUBCOMMANDS; i++) names[i] = subcommands[i].name;
+    int near = yk_word_guess(word, names, N_SUBCOMMANDS);
+    if (near < 0)
+        return yk_fail(YK_EINVAL, yk_word_show(word, shown),
+                       "there is no such command; `yoke --help` lists all");
     return yk_fail(YK_EINVAL, yk_word_show(word, shown),
                    "there is no such command; the nearest is `yoke %s` (`yoke --help` lists all)",
-                   names[yk_word_nearest(word, names, N_SUBCOMMANDS)]);
+                   names[near]);
+}
+
+/* The first word is a subcommand's name, the others its operands and options. */
+static yk_status run_subcommand(int argc, char **argv)
+{
+    for (int i = 0; i < N_SUBCOMMANDS; i++) {
+        const subcommand *s = &subcommands[i];
+        if (strcmp(argv[0], s->name) != 0) continue;
+        if (s->is_alone) YK_TRY(yk_cli_check_one_process(s->name));
+        return s->run(argc, argv);
+    }
+    return yk_cli_refuse(fail_unknown, argv[0]);
 }
 
 static yk_status run(int argc, char **argv)
@@ -81,8 +97,12 @@ static yk_status run(int argc, char **argv)
         print_examples();
         return YK_OK;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
+    bool help = strcmp(argv[1], "help") == 0;
+    if (help && argc > 2) {
+        char option[] = "--help", *of[] = {argv[2], option, NULL};
+        return run_subcommand(2, of);
+    }
+    if (help || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help();
         return YK_OK;
     }
@@ -90,13 +110,7 @@ static yk_status run(int argc, char **argv)
         printf("yoke %s\n", YK_VERSION);
         return YK_OK;
     }
-    for (int i = 0; i < N_SUBCOMMANDS; i++) {
-        const subcommand *s = &subcommands[i];
-        if (strcmp(argv[1], s->name) != 0) continue;
-        if (s->is_alone) YK_TRY(yk_cli_check_one_process(s->name));
-        return s->run(argc - 1, argv + 1);
-    }
-    return yk_cli_refuse(fail_unknown, argv[1]);
+    return run_subcommand(argc - 1, argv + 1);
 }
 
 /* Why an earlier piece was not written is no longer known. */

@@ -65,4 +65,12 @@ case_is "launch names its option as it was typed"
 refused "launch: -n is launch's" launch train own.yaml -n 2
 refused "launch: --ranks is launch's" launch train own.yaml --ranks=2
 
+case_is "help names what it is asked about, and no command is near to a word like none"
+run "$yoke" help train
+expect_status 0
+expect_text out "usage: yoke train"
+refused "the nearest is \`yoke train\`" trian
+refused "there is no such command; \`yoke --help\` lists all" xylophone
+refused "there is no such command" help xylophone
+
 passed
