@@ -30,36 +30,6 @@ template <int DP, int MT> struct running {
         sum[MT][2]; /* about the greatest score, times scale_log2; sum of 2^(score - base) */
 };
 
-/* scores = Q K^T of the warp's queries and a tile of keys; q_lane and k_lane as
- * mma.cuh has them. */
-template <typename T, int DP, int BN, int MT>
-static __device__ inline void score_tile(float (&scores)[MT][BN / 8][4], uint32_t q_lane,
-                                         uint32_t k_lane)
-{
-#pragma unroll
-    for (int m = 0; m < MT; m++)
-#pragma unroll
-        for (int n = 0; n < BN / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) scores[m][n][i] = 0;
-#pragma unroll
-    for (int d = 0; d < DP; d += 16) {
-        uint32_t a[MT][4];
-#pragma unroll
-        for (int m = 0; m < MT; m++) load_matrix(a[m], moved<DP>(q_lane, m * 16, d));
-#pragma unroll
-        for (int n = 0; n < BN; n += 16) {
-            uint32_t b[4];
-            load_matrix(b, moved<DP>(k_lane, n, d));
-#pragma unroll
-            for (int m = 0; m < MT; m++) {
-                multiply_add(scores[m][n / 8], a[m], b[0], b[1], T());
-                multiply_add(scores[m][n / 8 + 1], a[m], b[2], b[3], T());
-            }
-        }
-    }
-}
-
 /* Hide keys after the query and before its document. `starts` is the sequence's
  * doc_start or NULL. */
 template <int BN, int MT>
@@ -270,7 +240,7 @@ static __global__ void __launch_bounds__(BM / MT * 2, BLOCKS)
         int key0 = j * BN;
         if (key0 > row_last || key0 + BN <= first) continue; /* nothing for this warp */
         float scores[MT][BN / 8][4];
-        score_tile<T, DP, BN, MT>(scores, q_lane, lane_right<DP>(kv_tiles + stage));
+        multiply_tiles<T, DP>(scores, q_lane, lane_right<DP>(kv_tiles + stage), [](int) {});
         if (key0 + BN - 1 > row0 || key0 < first_last)
             mask_tile<BN, MT>(scores, row0, key0, starts, seq_len);
         raise_bases<DP, BN, MT>(scores, r, shape.scale_log2);

@@ -55,9 +55,10 @@ static __device__ inline uint32_t finite_magnitude(float x)
     return bits < 0x7f800000u ? bits : 0;
 }
 
-static __device__ inline uint32_t greater_pair(uint32_t most, uint32_t x, bf16)
+/* Of two pairs of numbers in words, the greater magnitude of each place. */
+template <typename PAIR> static __device__ inline uint32_t greater_pair(uint32_t most, uint32_t x)
 {
-    __nv_bfloat162 a, b;
+    PAIR a, b;
     memcpy(&a, &most, sizeof a);
     memcpy(&b, &x, sizeof b);
     a = __hmax2(a, __habs2(b));
@@ -65,14 +66,14 @@ static __device__ inline uint32_t greater_pair(uint32_t most, uint32_t x, bf16)
     return most;
 }
 
+static __device__ inline uint32_t greater_pair(uint32_t most, uint32_t x, bf16)
+{
+    return greater_pair<__nv_bfloat162>(most, x);
+}
+
 static __device__ inline uint32_t greater_pair(uint32_t most, uint32_t x, f16)
 {
-    __half2 a, b;
-    memcpy(&a, &most, sizeof a);
-    memcpy(&b, &x, sizeof b);
-    a = __hmax2(a, __habs2(b));
-    memcpy(&most, &a, sizeof a);
-    return most;
+    return greater_pair<__half2>(most, x);
 }
 
 /* The greatest magnitude in p, with infinity but without NaNs. */
