@@ -20,6 +20,7 @@
 
 #include "launch/leftovers.h"
 #include "launch/stopped.h"
+#include "runtime/base/clock.h"
 #include "runtime/machine/process.h"
 #include "runtime/storage/file.h"
 
@@ -109,9 +110,7 @@ static bool has_ended(pid_t child, yk_ended *ended)
 
 static int64_t now_ms(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return yk_clock_ns() / 1000000;
 }
 
 /* Wait for a signal until then; 0 when none came. */
@@ -141,9 +140,8 @@ static void look_for_start(run *r)
 }
 
 /* Some ranks are there, and not all have been. */
-static bool is_starting(run *r)
+static bool is_starting(const run *r)
 {
-    look_for_start(r);
     return !r->has_started && r->n_here > 0 && yk_stopped_n_ranks(r->mpirun) > 0;
 }
 
