@@ -229,16 +229,30 @@ static void load(yk_tuner *t)
     free(text);
 }
 
+/* What is known and what the file knows besides, which this tuner goes on not to know: a full race
+ * times all of its own. */
+static bool join_file(const yk_tuner *t, yk_tuner *both)
+{
+    *both = *t;
+    both->known = malloc((size_t)t->n_room * sizeof *both->known);
+    if (!both->known) return false;
+    memcpy(both->known, t->known, (size_t)t->n_known * sizeof *both->known);
+    load(both);
+    return true;
+}
+
 /* What another run has written meanwhile is kept, but for the keys that are ours. */
-static void save(yk_tuner *t)
+static void save(const yk_tuner *t)
 {
     char path[PATH_BYTES], *text = NULL;
     int64_t bytes;
-    load(t);
+    yk_tuner both;
+    if (!join_file(t, &both)) return;
     path_of(t, path, sizeof path);
-    if (yk_tuner_export(t, &text, &bytes) != YK_OK) return;
-    if (yk_dir_create(t->folder) == YK_OK) (void)yk_file_replace(path, text, bytes);
+    if (yk_tuner_export(&both, &text, &bytes) == YK_OK && yk_dir_create(t->folder) == YK_OK)
+        (void)yk_file_replace(path, text, bytes);
     free(text);
+    free(both.known);
 }
 
 yk_status yk_tuner_open(yk_tuner *t, yk_tune how, const char *folder)

@@ -195,6 +195,7 @@ static void choices_that_are_made_anew_take_the_place_of_the_old(void **state)
     assert_int_equal(yk_tuner_open(t, YK_TUNE_FULL, folder), YK_OK);
     assert_int_equal(choice_of(t, 0), -1);
     add(t, 0, 200);
+    assert_int_equal(choice_of(t, 1), -1); /* it is made anew, too */
     yk_tuner_destroy(t);
     t = tuner_of(HERE);
     assert_int_equal(yk_tuner_open(t, YK_TUNE_KNOWN, folder), YK_OK);
