@@ -96,7 +96,6 @@ static yk_status configure(bench_step *b)
     YK_TRY(set_key(c, "model.preset", r->model));
     YK_TRY(set_key(c, "precision.compute", r->precision));
     YK_TRY(set_key(c, "device", r->device));
-    YK_TRY(set_key(c, "data.train", "random")); /* a name for nothing: no file is opened */
     YK_TRY(set_count(c, "train.micro_batch", r->micro_batch));
     YK_TRY(set_count(c, "train.seq_len", r->seq_len));
     YK_TRY(set_count(c, "train.batch", r->batch > 0 ? r->batch : r->micro_batch * b->n_ranks));
@@ -390,7 +389,7 @@ static yk_status bench(bench_step *b)
 {
     yk_world_hold(b->world);
     YK_TRY(yk_world_agree(b->world, prepare(b)));
-    YK_TRY(yk_tuning_settle(&b->config, b->n_ranks > 1 ? b->world : NULL, b->device));
+    YK_TRY(yk_tuning_settle(b->n_ranks > 1 ? b->world : NULL, b->engine));
     YK_TRY(time_steps(b));
     YK_TRY(time_host(b, b->request->warmup + b->request->steps));
     if (b->request->trace[0]) YK_TRY(trace_step(b));

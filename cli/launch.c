@@ -88,7 +88,7 @@ static yk_status launch_train(yk_launch_options *o, int n, char **words)
     o->words = words;
     o->n_words = n + 1;
     yk_config config;
-    YK_TRY(yk_cli_read_config(path, &sets, &config));
+    YK_TRY(yk_cli_read_run_config(path, &sets, &config));
     const char *slash = strrchr(config.run.dir, '/');
     o->config = &config;
     o->job_name = slash && slash[1] ? slash + 1 : config.run.dir;

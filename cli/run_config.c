@@ -97,6 +97,19 @@ yk_status yk_cli_read_config(const char *path, const yk_cli_list *sets, yk_confi
     return YK_OK;
 }
 
+yk_status yk_cli_read_run_config(const char *path, const yk_cli_list *sets, yk_config *config_out)
+{
+    yk_config config;
+    YK_TRY(yk_cli_read_config(path, sets, &config));
+    yk_status status = yk_config_check_data(&config);
+    if (status != YK_OK) {
+        yk_config_fini(&config);
+        return status;
+    }
+    *config_out = config;
+    return YK_OK;
+}
+
 yk_status yk_cli_find_shape(const yk_config *config, yk_model_shape *shape_out)
 {
     if (!config->model.init[0]) return yk_model_shape_from_config(config, shape_out);

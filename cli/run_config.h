@@ -13,6 +13,9 @@
  */
 yk_status yk_cli_read_config(const char *path, const yk_cli_list *sets, yk_config *config_out);
 
+/* Likewise for a run that is to train, which needs data, too. */
+yk_status yk_cli_read_run_config(const char *path, const yk_cli_list *sets, yk_config *config_out);
+
 /* The model that a configuration describes: model.init's directory, or preset and keys.
  *
  * YK_EINVAL  both a directory and a preset or shape keys are given, or they do not make a model

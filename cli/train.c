@@ -104,7 +104,7 @@ static yk_status read_words(int argc, char **argv, yk_config *config_out, bool *
     yk_cli_list sets = {.n_items = 0};
     const char *path;
     YK_TRY(yk_cli_parse_train(argc, argv, &path, &sets, done_out));
-    return *done_out ? YK_OK : yk_cli_read_config(path, &sets, config_out);
+    return *done_out ? YK_OK : yk_cli_read_run_config(path, &sets, config_out);
 }
 
 /* Ranks that were asked for help alone do not wait for others, which would for them. */

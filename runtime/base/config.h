@@ -276,12 +276,18 @@ yk_status yk_config_read(yk_config *config, const char *name, const char *text, 
  */
 yk_status yk_config_set(yk_config *config, const char *assignment);
 
-/* Check what no single key can: that required keys are there and that keys go together. What needs
+/* Check what no single key can: that a model is named and that keys go together. What needs
  * files or the models' shapes is checked by those who read them.                         [local]
  *
  * YK_EINVAL  they are not or do not; the message names the key
  */
 yk_status yk_config_check(const yk_config *config);
+
+/* Does a configuration name the data that a run needs, and a plan does not?              [local]
+ *
+ * YK_EINVAL  it does not
+ */
+yk_status yk_config_check_data(const yk_config *config);
 
 /* Does the batch divide over so many ranks, each with micro-batches of so many sequences? */
 yk_status yk_config_check_ranks(const yk_config *config, int64_t n_ranks, int64_t micro_batch);

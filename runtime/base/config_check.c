@@ -18,15 +18,21 @@ static yk_status check_model(const yk_config *c)
     return YK_OK;
 }
 
-static yk_status check_data(const yk_config *c)
+/* Of a configuration that names data; a plan needs none. */
+static yk_status check_validation(const yk_config *c)
 {
-    if (c->data.train.n_items == 0)
-        return yk_fail(YK_EINVAL, "data.train", "no data is given; set data.train to a file");
-    if (c->eval.every > 0 && c->data.val.n_items == 0 && c->data.val_fraction == 0)
+    if (c->data.train.n_items > 0 && c->eval.every > 0 && c->data.val.n_items == 0 &&
+        c->data.val_fraction == 0)
         return yk_fail(YK_EINVAL, "eval.every",
                        "there is no validation data to evaluate on; set data.val, or "
                        "data.val_fraction above 0");
     return YK_OK;
+}
+
+yk_status yk_config_check_data(const yk_config *config)
+{
+    if (config->data.train.n_items > 0) return YK_OK;
+    return yk_fail(YK_EINVAL, "data.train", "no data is given; set data.train to a file");
 }
 
 /* The multiple of micro_batch that is nearest to batch; the larger of two. */
@@ -92,7 +98,7 @@ static yk_status check_states(const yk_config *c)
 yk_status yk_config_check(const yk_config *config)
 {
     YK_TRY(check_model(config));
-    YK_TRY(check_data(config));
+    YK_TRY(check_validation(config));
     YK_TRY(check_batch(config));
     YK_TRY(check_schedule(config));
     YK_TRY(check_states(config));

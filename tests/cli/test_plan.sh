@@ -40,6 +40,19 @@ expect_status 0
 [ "$(sed -n '$s/.*"device_bytes": \([0-9]*\).*/\1/p' runs/tiny/metrics.jsonl)" -eq "$bytes" ] ||
     fail "the run has other memory than the planned $bytes"
 
+case_is "no data where only a model is asked about; a run names its own"
+cat >model.yaml <<'END'
+model: {preset: gpt2-124m}
+eval: {every: 10}
+device: cpu
+END
+run "$yoke" plan model.yaml --device h200
+expect_status 0
+run "$yoke" train model.yaml
+expect_refusal "data.train: no data is given"
+run "$yoke" launch --dry-run -n 2 train model.yaml
+expect_refusal "data.train: no data is given"
+
 case_is "lines are told in one and in many, and without exponents"
 run "$yoke" plan tiny.yaml --set train.batch=1 --set train.micro_batch=1
 expect_text out "1 micro-batch of 1 sequence, 32 tokens"

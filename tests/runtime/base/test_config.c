@@ -270,7 +270,7 @@ static void check_says(const char *const *assignments, const char *expected)
 
 #define CHECK_SAYS(expected, ...) check_says((const char *const[]){__VA_ARGS__}, expected)
 
-static void a_run_needs_a_model_and_data(void **state)
+static void a_plan_needs_a_model(void **state)
 {
     (void)state;
     CHECK_SAYS("", NULL);
@@ -281,8 +281,24 @@ static void a_run_needs_a_model_and_data(void **state)
         "Hugging Face directory) or model.family and its sizes\n",
         "model.preset=", NULL);
     CHECK_SAYS("", "model.init=dir", NULL);
-    CHECK_SAYS("yoke: data.train: no data is given; set data.train to a file\n",
-               "data.train=", NULL);
+    CHECK_SAYS("", "data.train=", "eval.every=10", NULL);
+}
+
+static void a_run_needs_data_too(void **state)
+{
+    (void)state;
+    yk_config c;
+    heard h;
+    assert_int_equal(yk_config_init(&c), YK_OK);
+    heard_begin(&h);
+    yk_status status = yk_config_check_data(&c);
+    heard_take(&h);
+    heard_end(&h);
+    assert_int_equal(status, YK_EINVAL);
+    assert_string_equal(h.text, "yoke: data.train: no data is given; set data.train to a file\n");
+    assert_int_equal(yk_config_set(&c, "data.train=a.txt"), YK_OK);
+    assert_int_equal(yk_config_check_data(&c), YK_OK);
+    yk_config_fini(&c);
 }
 
 static void a_batch_that_does_not_divide_names_the_nearest(void **state)
@@ -459,7 +475,8 @@ int main(void)
         cmocka_unit_test(the_nearest_key_is_what_was_meant),
         cmocka_unit_test(set_reads_by_the_type_of_the_key),
         cmocka_unit_test(a_wrong_assignment_names_the_argument_and_changes_nothing),
-        cmocka_unit_test(a_run_needs_a_model_and_data),
+        cmocka_unit_test(a_plan_needs_a_model),
+        cmocka_unit_test(a_run_needs_data_too),
         cmocka_unit_test(a_batch_that_does_not_divide_names_the_nearest),
         cmocka_unit_test(steps_lengths_and_scales_go_together),
         cmocka_unit_test(one_key_a_section_or_all_are_printed),
