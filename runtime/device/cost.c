@@ -101,6 +101,7 @@ yk_cost yk_linear_backward_weight_cost(const yk_linear_backward_weight_args *a)
 {
     int64_t gradients = a->n * a->k + (a->dbias ? a->n : 0);
     double tail = gradient_bytes(a->grad_dtype, gradients, a->accumulate);
+    if (a->k == 0) return memory_cost(a->dtype, bytes_of(a->dtype, a->m * a->n) + tail);
     yk_cost cost = matmul_cost(a->dtype, a->n, a->k, a->m,
                                bytes_of(a->dtype, a->m * (a->n + a->k)) + tail, tail);
     cost.again = a->dbias ? bytes_of(a->dtype, a->m * a->n) : 0;

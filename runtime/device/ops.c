@@ -108,16 +108,16 @@ yk_status yk_linear_backward_input(yk_stream *stream, const yk_linear_backward_i
 
 yk_status yk_linear_backward_weight(yk_stream *stream, const yk_linear_backward_weight_args *a)
 {
-    REQUIRE(a->m >= 0 && a->n > 0 && a->k > 0);
+    REQUIRE(a->m >= 0 && a->n > 0 && a->k >= 0);
     REQUIRE(is_float(a->dtype) && is_float(a->grad_dtype));
-    REQUIRE(a->dw);
+    REQUIRE(a->dw || a->k == 0);
     if (a->m == 0) {
         int64_t element = yk_dtype_bytes(a->grad_dtype);
         if (!a->accumulate) YK_TRY(yk_zero(stream, a->dw, a->n * a->k * element));
         if (!a->accumulate && a->dbias) YK_TRY(yk_zero(stream, a->dbias, a->n * element));
         return YK_OK;
     }
-    REQUIRE(a->x && a->dy);
+    REQUIRE((a->x || a->k == 0) && a->dy);
     REQUIRE_OFFERED(stream, linear_backward_weight);
     TAKE_WORKSPACE(stream, linear_backward_weight, a);
     ENQUEUE(stream, linear_backward_weight, yk_linear_backward_weight_cost(a), a, ws);

@@ -124,7 +124,7 @@ typedef struct yk_linear_backward_input_args {
 } yk_linear_backward_input_args;
 yk_status yk_linear_backward_input(yk_stream *stream, const yk_linear_backward_input_args *a);
 
-/* dw (+)= dy^T x;  dbias (+)= column sums of dy. */
+/* dw (+)= dy^T x;  dbias (+)= column sums of dy. With K = 0 there is no dw: dbias alone is made. */
 typedef struct yk_linear_backward_weight_args {
     void *dw;       /* (N,K) grad_dtype */
     void *dbias;    /* (N) grad_dtype, or NULL */

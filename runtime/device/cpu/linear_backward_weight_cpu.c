@@ -41,9 +41,10 @@ typedef struct plan {
 static plan make_plan(const yk_linear_backward_weight_args *a)
 {
     plan p;
-    p.n_k = yk_div_up(a->k, MAX_TILE_K);
-    p.tile_k = yk_round_up(yk_div_up(a->k, p.n_k), GEMM_COLS);
-    p.n_k = yk_div_up(a->k, p.tile_k);
+    int64_t k = yk_max(1, a->k);
+    p.n_k = yk_div_up(k, MAX_TILE_K);
+    p.tile_k = yk_round_up(yk_div_up(k, p.n_k), GEMM_COLS);
+    p.n_k = yk_div_up(k, p.tile_k);
     p.n_n = yk_div_up(a->n, yk_min(MAX_TILE_N, SUM_FLOATS / p.tile_k));
     p.tile_n = yk_round_up(yk_div_up(a->n, p.n_n), GEMM_UNIT);
     p.n_n = yk_div_up(a->n, p.tile_n);
@@ -151,9 +152,9 @@ static void sum_tile(const yk_linear_backward_weight_args *a, const plan *p, int
     memset(bias, 0, BIAS_FLOATS * sizeof *bias);
     for (int64_t row = begin; row < end; row += DEPTH) {
         int64_t depth = yk_min(DEPTH, end - row);
-        if (amx)
+        if (amx && t.k > 0)
             add_matrix(a, &t, row, depth, row > begin);
-        else
+        else if (t.k > 0)
             add_vector(a, &t, row, depth, row > begin);
         if (a->dbias && k0 == 0)
             YK_CPU_BY_DTYPE(a->dtype,

@@ -331,6 +331,6 @@ yk_status yk_cuda_linear_backward_weight(yk_stream *s, const yk_linear_backward_
                          .b = a->dy,
                          .c = a->dw,
                          .d = a->dw};
-    YK_TRY(run_plain(s, &p, ws));
+    YK_TRY(a->k > 0 ? run_plain(s, &p, ws) : yk_cuda_enter(s->device));
     return a->dbias ? bias_gradient(s, a, ws) : YK_OK;
 }

@@ -233,6 +233,24 @@ static void linear_of_no_rows_is_zero_or_what_was_there(void **state)
         backward_weight_case(*state, YK_BF16, YK_F32, none, way & 1, way & 2);
 }
 
+/* Rows and columns that a GPU cuts into parts and strips, and what is left over of each. */
+static void bias_family(op_case *c)
+{
+    static const shape sums[] = {{1, 1, 0},      {3, 17, 0},     {129, 257, 0},
+                                 {1000, 8, 0},   {31, 256, 0},   {2100, 40, 0},
+                                 {1777, 264, 0}, {37000, 24, 0}, {70, 4999, 0}};
+    for (int i = 0; i < 9; i++)
+        for (int d = 0; d < 3; d++)
+            for (int way = 0; way < 4; way++)
+                backward_weight_case(c, op_dtypes[d], way & 1 ? YK_F32 : op_dtypes[d], sums[i],
+                                     true, way & 2);
+}
+
+static void gradient_of_a_bias_alone_agrees_with_the_oracle(void **state)
+{
+    op_on_each_unit(*state, bias_family);
+}
+
 /* Large enough that each side in turn is cut, and every thread has some. */
 static void larger_products(op_case *c)
 {
@@ -274,6 +292,7 @@ static void linear_gives_the_same_bits_again(void **state)
     op_expect_same_bits_again(linear_forward_family);
     op_expect_same_bits_again(linear_backward_input_family);
     op_expect_same_bits_again(linear_backward_weight_family);
+    op_expect_same_bits_again(bias_family);
     op_expect_same_bits_again(larger_products);
 }
 
@@ -285,6 +304,7 @@ int main(void)
         OP_TEST(linear_backward_input_agrees_with_the_oracle),
         OP_TEST(linear_backward_weight_agrees_with_the_oracle),
         OP_TEST(linear_of_no_rows_is_zero_or_what_was_there),
+        OP_TEST(gradient_of_a_bias_alone_agrees_with_the_oracle),
         OP_TEST(linear_of_larger_sizes_agrees_with_the_oracle),
         OP_TEST(linear_that_is_tuned_agrees_with_the_oracle),
         cmocka_unit_test(linear_gives_the_same_bits_again),
