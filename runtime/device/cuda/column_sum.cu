@@ -1,25 +1,27 @@
-/* runtime/device/cuda/column_sum.cu - sums over the rows of a matrix, in a
- * fixed order.
+/* runtime/device/cuda/column_sum.cu - sums over the rows of a matrix, in a fixed order.
  *
- * Used for gradients of bias where the product's epilogue does not bring them,
- * and to add up the partial sums of other kernels. Rows are cut into parts, a
- * block sums the columns of one part, and sum_parts adds the parts: each of its
- * threads takes every 16th, then the 16 are added in order.
+ * Used for gradients of bias where the product's epilogue does not bring them, and to add up the
+ * partial sums of other kernels. Rows are cut into parts, a block sums the columns of one part, and
+ * sum_parts adds the parts: each of its threads takes every 16th, then the 16 are added in order.
  *
- * Bytes per element: read once; parts add 8 bytes for every 32 rows or more.
+ * Bytes per element: read once. There are as many blocks as run at one time, so that parts are few and
+ * adding them up costs a launch and one wait for memory; and each thread has several rows on the way,
+ * those beyond the end of its part counting as zeros, so that no row is waited for alone.
  */
 #include "runtime/device/cuda/kernels.cuh"
 #include "runtime/device/cuda/sizes.h"
 
 #define THREADS 256
+#define BLOCKS  4  /* that run on a multiprocessor at one time */
+#define ROWS    8  /* on the way to a thread of sum_part */
 #define COLUMNS 32 /* of a block of sum_parts */
 #define SHARES  16
+#define PARTS   12 /* on the way to a thread of sum_parts */
 
-/* parts is (gridDim.y, N). Neighbouring threads own neighbouring packs of
- * columns; the block's row groups take every `groups`-th row of the part and
- * are added in order at the end. */
+/* parts is (gridDim.y, N). Neighbouring threads own neighbouring packs of columns; the block's row
+ * groups take every `groups`-th row of the part and are added in order at the end. */
 template <typename T, int V>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
     sum_part(float *parts, const T *__restrict__ x, int64_t m, int64_t n, int64_t part_rows)
 {
     __shared__ float group_sums[THREADS * V];
@@ -27,22 +29,15 @@ static __global__ void __launch_bounds__(THREADS)
     int64_t c = ((int64_t)blockIdx.x * lanes + threadIdx.x) * V;
     int64_t r = (int64_t)blockIdx.y * part_rows, end = r + part_rows < m ? r + part_rows : m;
     float sum[V] = {};
-    if (c < n) {
-        for (r += group; r + 3 * groups < end; r += 4 * groups) {
-            pack<T, V> p[4];
+    for (r += group; c < n && r < end; r += ROWS * groups) {
+        pack<T, V> p[ROWS] = {};
 #pragma unroll
-            for (int u = 0; u < 4; u++) p[u] = load<T, V>(x + (r + u * groups) * n + c);
+        for (int u = 0; u < ROWS; u++)
+            if (r + u * groups < end) p[u] = load<T, V>(x + (r + u * groups) * n + c);
 #pragma unroll
-            for (int u = 0; u < 4; u++) {
-                float e[V];
-                unpack<T, V>(p[u], e);
-#pragma unroll
-                for (int i = 0; i < V; i++) sum[i] += e[i];
-            }
-        }
-        for (; r < end; r += groups) {
+        for (int u = 0; u < ROWS; u++) {
             float e[V];
-            load_floats<T, V>(x + r * n + c, e);
+            unpack<T, V>(p[u], e);
 #pragma unroll
             for (int i = 0; i < V; i++) sum[i] += e[i];
         }
@@ -65,9 +60,14 @@ static __global__ void __launch_bounds__(COLUMNS *SHARES)
     __shared__ float share[SHARES][COLUMNS];
     int64_t c = (int64_t)blockIdx.x * COLUMNS + threadIdx.x;
     float sum = 0;
-    if (c < n)
-#pragma unroll 8
-        for (int64_t p = threadIdx.y; p < n_parts; p += SHARES) sum += parts[p * stride + c];
+    for (int64_t p = threadIdx.y; c < n && p < n_parts; p += PARTS * SHARES) {
+        float e[PARTS];
+#pragma unroll
+        for (int u = 0; u < PARTS; u++)
+            e[u] = p + u * SHARES < n_parts ? parts[(p + u * SHARES) * stride + c] : 0;
+#pragma unroll
+        for (int u = 0; u < PARTS; u++) sum += e[u];
+    }
     share[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y != 0 || c >= n) return;
@@ -91,7 +91,8 @@ template <typename T, int V>
 static cudaError_t launch_parts(float *parts, const void *x, int64_t m, int64_t n, int64_t n_parts,
                                 cudaStream_t s)
 {
-    int lanes = n / V >= 32 ? 32 : 8;
+    int lanes = YK_CUDA_COLUMN_SUM_COLUMNS / V;
+    while (lanes > 8 && lanes / 2 * V >= n) lanes /= 2;
     dim3 threads((unsigned)lanes, (unsigned)(THREADS / lanes));
     dim3 grid((unsigned)div_up(n, lanes * V), (unsigned)n_parts);
     sum_part<T, V><<<grid, threads, 0, s>>>(parts, (const T *)x, m, n, div_up(m, n_parts));

@@ -48,10 +48,14 @@ static inline int64_t yk_cuda_sort_bytes(int64_t n)
 /* The most parts of the sum over rows that a rotation makes on its way. */
 #define YK_CUDA_ROPE_BLOCKS 528
 
+/* Columns of a block of a column sum, and blocks in all: as many as run at one time. */
+#define YK_CUDA_COLUMN_SUM_COLUMNS 256
+#define YK_CUDA_COLUMN_SUM_BLOCKS  528
+
 /* Parts that the rows of a column sum are cut into. */
 static inline int64_t yk_cuda_column_sum_parts(int64_t m, int64_t n)
 {
-    int64_t wanted = yk_div_up(1024 * 256, yk_round_up(n, 256));
+    int64_t wanted = YK_CUDA_COLUMN_SUM_BLOCKS / yk_div_up(n, YK_CUDA_COLUMN_SUM_COLUMNS);
     return yk_max(1, yk_min(wanted, yk_div_up(m, 32)));
 }
 
