@@ -13,7 +13,6 @@
 
 #include "engine/tuning.h"
 #include "runtime/base/version.h"
-#include "runtime/device/tune.h"
 #include "runtime/storage/file.h"
 #include "runtime/storage/hash.h"
 
@@ -39,25 +38,13 @@ static uint64_t hash_settings(void)
     return sum;
 }
 
-/* The card, its driver and libraries, as the tuner names them; nothing on processors. */
-static yk_status name_card(const yk_device *device, char *card, size_t room)
-{
-    char *text = NULL;
-    int64_t bytes = 0;
-    YK_TRY(yk_device_tune_export(device, &text, &bytes));
-    const char *end = bytes > 0 ? memchr(text, '\n', (size_t)bytes) : NULL;
-    snprintf(card, room, "%.*s", end ? (int)(end - text) : 0, text ? text : "");
-    free(text);
-    return YK_OK;
-}
-
 /* What can change the outcome on this rank. */
 static yk_status mark_rank(yk_world *world, yk_device *device, uint64_t *mark_out)
 {
     char card[WHAT_BYTES];
     int32_t facts[3] = {yk_world_node(world), yk_device_reaches_peers(device),
                         yk_comm_nccl_version()};
-    YK_TRY(name_card(device, card, sizeof card));
+    YK_TRY(yk_tuning_card(device, card, sizeof card));
     uint64_t settings = hash_settings(), h = hash_text(0, card);
     h = hash_text(h, yk_device_get_spec(device)->bus_id);
     h = yk_hash64(facts, sizeof facts, h);

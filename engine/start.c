@@ -20,7 +20,6 @@
 #include "engine/run_folder.h"
 #include "engine/speed.h"
 #include "engine/trainer_parts.h"
-#include "engine/tuning.h"
 #include "engine/weights.h"
 #include "engine/write_text.h"
 #include "runtime/storage/hash.h"
@@ -280,11 +279,6 @@ static yk_status together(yk_trainer *t, yk_status (*part)(yk_trainer *t))
     return yk_world_agree(t->world, part(t));
 }
 
-static yk_status share_choices(yk_trainer *t)
-{
-    return yk_tuning_settle(t->config, t->world, t->device);
-}
-
 yk_status yk_trainer_start(yk_trainer *t)
 {
     YK_TRY(watch(t));
@@ -292,7 +286,6 @@ yk_status yk_trainer_start(yk_trainer *t)
     YK_TRY(together(t, compare_data));
     YK_TRY(together(t, find_place));
     YK_TRY(together(t, plan));
-    YK_TRY(together(t, share_choices));
     YK_TRY(together(t, prepare));
     YK_TRY(stop_early(t));
     return together(t, open_folder);

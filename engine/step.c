@@ -150,6 +150,16 @@ yk_status yk_step_run(yk_engine *e, yk_feed *feed, int64_t step, float lr)
     return publish_result(e, step);
 }
 
+yk_status yk_step_rehearse(yk_engine *e, const yk_batch *batch)
+{
+    int64_t n_micro = e->n_micro > 1 ? 2 : 1;
+    YK_TRY(yk_step_begin(e->compute, &(yk_step_begin_args){.values = e->values}));
+    yk_store_begin(e->store, n_micro, e->values);
+    for (int64_t m = 0; m < n_micro; m++) YK_TRY(micro_step(e, batch, m + 1 < n_micro));
+    yk_device_set_part(e->device, "", -1);
+    return yk_store_sum_squares(e->store, e->compute, e->values);
+}
+
 yk_status yk_step_wait(yk_engine *e, int64_t step, yk_step_result *result_out)
 {
     YK_TRY(yk_event_synchronize(e->result_ready[step % 2]));

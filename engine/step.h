@@ -12,6 +12,11 @@
  */
 yk_status yk_step_run(yk_engine *engine, yk_feed *feed, int64_t step, float lr);
 
+/* Enqueue the forward and backward passes of a step's first micro-batch and, where there are more, of one
+ * that adds to its gradients, both on `batch`, and the sums of squares: no update. What that leaves in
+ * the store and the step's values means nothing to the next step.                        [stream] */
+yk_status yk_step_rehearse(yk_engine *engine, const yk_batch *batch);
+
 /* What a step came to, read by the host. */
 typedef struct yk_step_result {
     double loss;      /* mean over the unmasked tokens; 0 when there are none */

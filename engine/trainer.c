@@ -17,6 +17,7 @@
 #include "engine/run_folder.h"
 #include "engine/step.h"
 #include "engine/trainer_parts.h"
+#include "engine/tuning.h"
 #include "engine/write_text.h"
 #include "runtime/base/arith.h"
 #include "runtime/base/clock.h"
@@ -253,7 +254,7 @@ static void add_device(yk_trainer *t, double took_s, yk_metrics_row *row)
     row->pcie_tx_rate = gpu.pcie_tx_rate;
 }
 
-/* What was timed within the first step, if anything was. */
+/* What was timed before the first step or within it, if anything was. */
 static void print_tuning(const yk_trainer *t)
 {
     const yk_tune_sum sum = yk_device_tune_sum(t->device);
@@ -404,10 +405,20 @@ static yk_status run_step(yk_trainer *t, int64_t step)
     return YK_OK;
 }
 
+/* What is chosen by timing, before the first step; what was sent for it counts for no step. */
+static yk_status tune(yk_trainer *t)
+{
+    YK_TRY(yk_tuning_settle(t->world, t->engine));
+    t->sent = yk_ranks_counts(&t->engine->ranks);
+    t->exposed_s = yk_store_waited_s(t->engine->store);
+    return YK_OK;
+}
+
 static yk_status train(yk_trainer *t)
 {
     /* A GPU works on a step while the host enqueues the next; a CPU has done it on return. */
     int64_t ahead = yk_device_get_kind(t->device) == YK_DEVICE_CUDA ? 1 : 0;
+    YK_TRY(tune(t));
     t->begin_s = yk_clock_s();
     for (int64_t step = 0; step < t->config->train.steps; step++) {
         YK_TRY(run_step(t, step));

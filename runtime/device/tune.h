@@ -5,8 +5,10 @@
  *           count as it does in a step, and the winner is kept: in the device, and on disk for the next
  *           run, under the name of the card, the driver and the library. Each candidate must repeat its
  *           own bits, so a choice changes them between runs that choose differently, never within one.
- * Ranks.    Those of a run must choose alike: rank 0 exports what it knows before the first step, all
- *           import it, and nobody times after that.
+ * Ranks.    Those of a run must choose alike: before the first step one exports what it knows, those with
+ *           the same kind of card import it, and nobody times after that.
+ * Work.     Some work, such as a step of a model, is known by a number. It is told when all shapes of it
+ *           have been met, so that a run which finds that it is known need not meet them to time them.
  * Elsewhere than on a GPU there is nothing to choose, and everything here succeeds and does nothing.
  */
 #ifndef YK_RUNTIME_DEVICE_TUNE_H
@@ -29,7 +31,7 @@ typedef struct yk_tune_sum {
         taken_ms; /* of all, one run each: by the library's first choice, and as chosen */
 } yk_tune_sum;
 
-/* Choose from now on as `how` says. Products that have run keep their choice.            [local]
+/* Choose from now on as `how` says, products that have run too.                          [local]
  *
  * folder  where choices are kept, "" for nowhere; copied. It is made when it is not there. A file
  *         that cannot be read or written is a warning.
@@ -38,7 +40,12 @@ yk_status yk_device_tune(yk_device *device, yk_tune how, const char *folder);
 
 yk_tune_sum yk_device_tune_sum(const yk_device *device); /* [local] */
 
-/* What is known, as text for other ranks; the caller frees it.                           [local] */
+/* Is all of `work` known, or is there nothing to choose? Say that it is.                 [local] */
+bool yk_device_tune_knows(const yk_device *device, uint64_t work);
+void yk_device_tune_learned(yk_device *device, uint64_t work);
+
+/* What is known, as text for other ranks, the first line of which names the card, its driver and
+ * libraries; nothing where there is nothing to choose. The caller frees it.              [local] */
 yk_status yk_device_tune_export(const yk_device *device, char **text_out, int64_t *bytes_out);
 
 /* Know this instead, and time nothing. Choices of another card are left out, with a warning. [local]

@@ -24,6 +24,7 @@ struct yk_tuner {
     char identity[IDENTITY];
     char folder[PATH_BYTES]; /* "" : nowhere */
     bool races, thorough;
+    int edition;
     yk_tune_sum sum;
     int n_known, n_room;
     known *known; /* (n_room) owned */
@@ -36,6 +37,11 @@ yk_status yk_tuner_create(const char *identity, yk_tuner **tuner_out)
     snprintf(t->identity, sizeof t->identity, "%s", identity);
     *tuner_out = t;
     return YK_OK;
+}
+
+int yk_tuner_edition(const yk_tuner *t)
+{
+    return t->edition;
 }
 
 bool yk_tuner_races(const yk_tuner *t)
@@ -185,6 +191,7 @@ yk_status yk_tuner_import(yk_tuner *t, const char *text, int64_t bytes)
 {
     bool ours = false;
     t->n_known = 0;
+    t->edition++;
     t->races = false;
     if (!take_text(t, text, bytes, &ours)) {
         t->n_known = 0;
@@ -258,6 +265,7 @@ static void save(const yk_tuner *t)
 yk_status yk_tuner_open(yk_tuner *t, yk_tune how, const char *folder)
 {
     t->n_known = 0;
+    t->edition++;
     t->races = how >= YK_TUNE_CACHED;
     t->thorough = how == YK_TUNE_FULL;
     t->folder[0] = '\0';

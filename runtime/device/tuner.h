@@ -12,8 +12,10 @@
 #define YK_TUNER_CHOICE_MAX 64
 
 /* The first word of a key that is no product's, whose first word is a size. */
-#define YK_TUNER_GELU_WAY     INT64_C(-2)
-#define YK_TUNER_GRADIENT_WAY INT64_C(-3)
+#define YK_TUNER_GELU_WAY      INT64_C(-2)
+#define YK_TUNER_GRADIENT_WAY  INT64_C(-3)
+#define YK_TUNER_ATTENTION_WAY INT64_C(-4)
+#define YK_TUNER_WORK          INT64_C(-5) /* some work, of which all is timed */
 
 typedef struct yk_tuner yk_tuner;
 
@@ -29,6 +31,9 @@ void yk_tuner_destroy(yk_tuner *tuner);
 yk_status yk_tuner_open(yk_tuner *tuner, yk_tune how, const char *folder);
 yk_status yk_tuner_export(const yk_tuner *tuner, char **text_out, int64_t *bytes_out);
 yk_status yk_tuner_import(yk_tuner *tuner, const char *text, int64_t bytes);
+
+/* Grows when what is known is replaced: what was chosen before is to be chosen anew. */
+int yk_tuner_edition(const yk_tuner *tuner);
 
 /* Whether what is not known may be timed, and whether that may take its time. */
 bool yk_tuner_races(const yk_tuner *tuner);

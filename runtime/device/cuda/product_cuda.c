@@ -37,6 +37,7 @@ typedef struct choice {
 
 struct yk_cuda_products {
     pthread_mutex_t lock;
+    int edition; /* of the tuner that the choices are by */
     int n_filled;
     choice slots[SLOTS];
 };
@@ -334,6 +335,15 @@ static yk_status choose(yk_stream *s, const yk_cuda_product *p, const key *k, vo
     return YK_OK;
 }
 
+/* Forget choices by what the tuner knew before. */
+static void keep_up(yk_cuda_products *products, const yk_tuner *tuner)
+{
+    if (products->edition == yk_tuner_edition(tuner)) return;
+    for (int i = 0; i < SLOTS; i++) products->slots[i].filled = false;
+    products->n_filled = 0;
+    products->edition = yk_tuner_edition(tuner);
+}
+
 /* The choice for `p`, copied: pointers are set in the copy, so that threads do
  * not meet. */
 static yk_status look_up(yk_stream *s, const yk_cuda_product *p, void *ws, choice *choice_out)
@@ -343,6 +353,7 @@ static yk_status look_up(yk_stream *s, const yk_cuda_product *p, void *ws, choic
     key k = key_of(p, state->tf32);
     yk_status status = YK_OK;
     pthread_mutex_lock(&products->lock);
+    keep_up(products, s->device->tuner);
     choice *slot = find_slot(products, &k);
     if (slot->filled) {
         *choice_out = *slot;
