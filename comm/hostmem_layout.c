@@ -71,7 +71,7 @@ hostmem_layout yk_hostmem_lay_out(const yk_comm *c)
     l.chunk_bytes = yk_round_up(yk_min(chunk, most), 128) * element;
     int64_t gathered = yk_round_up(most * (int64_t)sizeof(float), PAGE);
     l.gather_bytes = yk_min(gathered, gpu ? GATHER_BYTES_GPU / c->size : GATHER_BYTES_CPU);
-    l.gather_bytes = yk_max(l.gather_bytes, CHUNK_BYTES_MIN);
+    l.gather_bytes = yk_round_up(yk_max(l.gather_bytes, CHUNK_BYTES_MIN), PAGE);
     lay_out_control(&l);
     lay_out_part(&l);
     lay_out_staging(&l);

@@ -159,6 +159,19 @@ static void long_shards_travel_in_long_chunks(void **state)
     }
 }
 
+/* Slots are whole pages: a chunk whose length is rounded up beyond its slot would run into the next one. */
+static void the_longest_chunk_fills_its_slot(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= 16; ranks++) {
+        rig x = open_rig(ranks, YK_COMM_HOSTMEM, (int64_t)1 << 34);
+        int64_t longest = yk_comm_hostmem_gather_chunk(x.comm, (int64_t)1 << 33);
+        assert_in_range(longest, (32 << 20) / ranks, (32 << 20) / ranks + 4096);
+        assert_int_equal(longest % 4096, 0);
+        close_rig(&x);
+    }
+}
+
 static void expect_about(double got, double expected, double slack)
 {
     if (got < expected || got > expected * (1 + slack)) fail_msg("%.6g, not %.6g", got, expected);
@@ -223,6 +236,7 @@ int main(void)
         cmocka_unit_test(a_backend_for_another_device_is_refused),
         cmocka_unit_test(what_it_takes_is_bounded),
         cmocka_unit_test(long_shards_travel_in_long_chunks),
+        cmocka_unit_test(the_longest_chunk_fills_its_slot),
         cmocka_unit_test(a_link_brings_what_the_others_have),
         cmocka_unit_test(a_broadcast_crosses_a_link_once),
         cmocka_unit_test(streams_share_the_link_of_a_gpu),
