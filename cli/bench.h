@@ -1,10 +1,9 @@
 /* cli/bench.h - timing operations: memory with random content, and medians.
  *
- * Model.    A yk_bench has one large piece of device memory, from which a case
- * takes its tensors. It takes several sets of them where they are small, and
- * runs through the sets in turn, so that what is timed comes from memory and
- * not from the cache. A row is the median of several stretches, each long
- * against the time of a launch.
+ * Model.    A yk_bench has one large piece of device memory, from which a case takes its tensors. It
+ *           takes several sets of them where they are small, and runs through the sets in turn, so
+ *           that what is timed comes from memory and not from the cache. A row is the median of
+ *           several stretches, each long against the time of a launch.
  */
 #ifndef YK_CLI_BENCH_H
 #define YK_CLI_BENCH_H
@@ -13,7 +12,7 @@
 #include "models/model.h"
 #include "runtime/device/ops.h"
 
-#define YK_BENCH_MAX_ROWS 64
+#define YK_BENCH_MAX_ROWS 80
 #define YK_BENCH_MAX_SETS 8
 
 typedef struct yk_bench_row {
@@ -39,8 +38,7 @@ typedef struct yk_bench {
     uint8_t *memory; /* device memory; [0, used) is taken by the case under way */
     int64_t memory_bytes, used;
     int64_t workspace_bytes;          /* at the end of memory */
-    void *pattern[YK_N_FLOAT_DTYPES]; /* random numbers of each type, copied into
-                                       tensors */
+    void *pattern[YK_N_FLOAT_DTYPES]; /* random numbers of each type, copied into tensors */
     int64_t pattern_bytes;
     yk_step_values *values;          /* device memory: a step in good order */
     double memory_rate, matmul_rate; /* measured first */
@@ -49,8 +47,7 @@ typedef struct yk_bench {
     int n_rows;
 } yk_bench;
 
-/* Open `b->device`'s streams and memory. b holds device, shape, batch, seq_len,
- * dtype, stretch_ms.
+/* Open `b->device`'s streams and memory. b holds device, shape, batch, seq_len, dtype, stretch_ms.
  *
  * YK_ENOMEM  the memory is not there
  */
@@ -63,12 +60,11 @@ void yk_bench_close(yk_bench *b);
  */
 yk_status yk_bench_check_only(const yk_bench *b);
 
-/* How many sets of `bytes` to take so that a round through them does not fit a
- * cache. */
+/* How many sets of `bytes` to take so that a round through them does not fit a cache. */
 int yk_bench_sets(const yk_bench *b, int64_t bytes);
 
-/* Take (n) numbers of type t: standard normal times a fortieth, or undefined.
- * NULL when memory is used up, which yk_bench_run() reports. */
+/* Take (n) numbers of type t: standard normal times a fortieth, or undefined. NULL when memory is used
+ * up, which yk_bench_run() reports. */
 void *yk_bench_random(yk_bench *b, yk_dtype t, int64_t n);
 void *yk_bench_space(yk_bench *b, yk_dtype t, int64_t n);
 
@@ -78,8 +74,15 @@ int32_t *yk_bench_indices(yk_bench *b, int64_t n, int64_t below);
 
 typedef yk_status (*yk_bench_fn)(yk_stream *stream, const void *args);
 
-/* Time `fn` on `args`, n_sets structs of args_bytes; add a row, unless b->only
- * leaves it out; give back what the case took.
+/* The operation yk_<op> as a yk_bench_fn, run_<op>. */
+#define YK_BENCH_RUNNER(op)                                                                        \
+    static yk_status run_##op(yk_stream *s, const void *a)                                         \
+    {                                                                                              \
+        return yk_##op(s, a);                                                                      \
+    }
+
+/* Time `fn` on `args`, n_sets structs of args_bytes; add a row, unless b->only leaves it out; give back
+ * what the case took.
  *
  * YK_ENOMEM  the case did not fit
  */
@@ -104,8 +107,11 @@ yk_cli_option yk_bench_option_json(bool *out);
 yk_status yk_bench_find_dtype(const char *name, yk_dtype *dtype_out);
 yk_status yk_bench_find_device(const char *name, bool *gpu_out);
 
-/* Every operation of a training step of b->shape. */
+/* Every operation of a training step of b->shape, and of generation. */
 yk_status yk_bench_ops(yk_bench *b);
+
+/* Of them, those of the update, in bench_update.c. */
+yk_status yk_bench_update(yk_bench *b);
 
 /* What a sum over ranks does to its bytes, in bench_wire.c. */
 yk_status yk_bench_wire(yk_bench *b);

@@ -1,9 +1,8 @@
-/* cli/bench_ops.c - every operation of a training step, at the sizes of a
- * model.
+/* cli/bench_ops.c - the operations of a training step's passes, at the sizes of a model, and what
+ * generation has beside them. Those of the update are in bench_update.c.
  *
- * Legend: R rows = batch * seq_len, C width, F feed-forward width, V columns of
- * the logits. Weights and activations are of b->dtype, gradients too; master
- * weights and moments fp32.
+ * Legend: R rows = batch * seq_len, C width, F feed-forward width, V columns of the logits. Weights
+ * and activations are of b->dtype, gradients too.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,30 +12,21 @@
 
 #define SETS YK_BENCH_MAX_SETS
 
-/* An operation as a yk_bench_fn. */
-#define RUNNER(op)                                                                                 \
-    static yk_status run_##op(yk_stream *s, const void *a)                                         \
-    {                                                                                              \
-        return yk_##op(s, a);                                                                      \
-    }
-RUNNER(embed_forward)
-RUNNER(embed_backward)
-RUNNER(norm_forward)
-RUNNER(norm_backward)
-RUNNER(linear_forward)
-RUNNER(linear_backward_input)
-RUNNER(linear_backward_weight)
-RUNNER(rope)
-RUNNER(attention_forward)
-RUNNER(attention_backward)
-RUNNER(swiglu_forward)
-RUNNER(swiglu_backward)
-RUNNER(cross_entropy)
-RUNNER(loss_sum)
-RUNNER(sum_squares)
-RUNNER(adamw)
-RUNNER(draw_normal)
-RUNNER(cast)
+YK_BENCH_RUNNER(embed_forward)
+YK_BENCH_RUNNER(embed_backward)
+YK_BENCH_RUNNER(norm_forward)
+YK_BENCH_RUNNER(norm_backward)
+YK_BENCH_RUNNER(linear_forward)
+YK_BENCH_RUNNER(linear_backward_input)
+YK_BENCH_RUNNER(linear_backward_weight)
+YK_BENCH_RUNNER(rope)
+YK_BENCH_RUNNER(attention_forward)
+YK_BENCH_RUNNER(attention_backward)
+YK_BENCH_RUNNER(attention_cached)
+YK_BENCH_RUNNER(swiglu_forward)
+YK_BENCH_RUNNER(swiglu_backward)
+YK_BENCH_RUNNER(cross_entropy)
+YK_BENCH_RUNNER(loss_sum)
 
 typedef struct copy_args {
     void *dst;
@@ -199,17 +189,17 @@ typedef struct layer {
     bool after_gelu;           /* its input was made by GELU */
 } layer;
 
-static yk_status bench_forward(yk_bench *b, const layer *l, const char *size)
+static yk_status bench_forward(yk_bench *b, const layer *l, bool gelu, const char *size)
 {
     int64_t m = rows_of(b);
     yk_linear_forward_args a[SETS];
     char name[32];
-    snprintf(name, sizeof name, "%s forward", l->name);
+    snprintf(name, sizeof name, "%s forward%s", l->name, l->gelu && !gelu ? " no gelu" : "");
     int sets = yk_bench_sets(b, m * (l->n + l->k) * yk_dtype_bytes(b->dtype));
     for (int i = 0; i < sets; i++)
         a[i] = (yk_linear_forward_args){
             .y = yk_bench_space(b, b->dtype, m * l->n),
-            .z = l->gelu ? yk_bench_space(b, b->dtype, m * l->n) : NULL,
+            .z = gelu ? yk_bench_space(b, b->dtype, m * l->n) : NULL,
             .x = yk_bench_random(b, b->dtype, m * l->k),
             .w = yk_bench_random(b, b->dtype, l->n * l->k),
             .bias = l->bias ? yk_bench_random(b, b->dtype, l->n) : NULL,
@@ -217,52 +207,78 @@ static yk_status bench_forward(yk_bench *b, const layer *l, const char *size)
             .m = m,
             .n = l->n,
             .k = l->k,
-            .gelu = l->gelu,
+            .gelu = gelu,
             .dtype = b->dtype};
     return yk_bench_run(b, name, size, run_linear_forward, a, sizeof *a, sets,
                         yk_linear_forward_cost(a));
 }
 
-static yk_status bench_backward(yk_bench *b, const layer *l, const char *size)
+static yk_status bench_input(yk_bench *b, const layer *l, bool gelu, const char *size)
 {
     int64_t m = rows_of(b);
     yk_linear_backward_input_args x[SETS];
-    yk_linear_backward_weight_args w[SETS];
     char name[32];
+    snprintf(name, sizeof name, "%s input%s", l->name, l->after_gelu && !gelu ? " no gelu" : "");
     int sets = yk_bench_sets(b, m * (l->n + l->k) * yk_dtype_bytes(b->dtype));
     for (int i = 0; i < sets; i++)
         x[i] = (yk_linear_backward_input_args){
             .dx = yk_bench_space(b, b->dtype, m * l->k),
             .dy = yk_bench_random(b, b->dtype, m * l->n),
             .w = yk_bench_random(b, b->dtype, l->n * l->k),
-            .dbias = l->after_gelu ? yk_bench_space(b, b->dtype, l->k) : NULL,
-            .z = l->after_gelu ? yk_bench_random(b, b->dtype, m * l->k) : NULL,
+            .dbias = gelu ? yk_bench_space(b, b->dtype, l->k) : NULL,
+            .z = gelu ? yk_bench_random(b, b->dtype, m * l->k) : NULL,
             .m = m,
             .n = l->n,
             .k = l->k,
             .dtype = b->dtype,
             .grad_dtype = b->dtype};
-    snprintf(name, sizeof name, "%s input", l->name);
-    YK_TRY(yk_bench_run(b, name, size, run_linear_backward_input, x, sizeof *x, sets,
-                        yk_linear_backward_input_cost(x)));
-    for (int way = 0; way < (l->bias ? 3 : 1); way++) {
-        static const char *const ways[] = {"weight", "weight bias", "weight bias +="};
-        for (int i = 0; i < sets; i++)
-            w[i] = (yk_linear_backward_weight_args){.dw = yk_bench_space(b, b->dtype, l->n * l->k),
-                                                    .dbias = way ? yk_bench_space(b, b->dtype, l->n)
-                                                                 : NULL,
-                                                    .x = yk_bench_random(b, b->dtype, m * l->k),
-                                                    .dy = yk_bench_random(b, b->dtype, m * l->n),
-                                                    .m = m,
-                                                    .n = l->n,
-                                                    .k = l->k,
-                                                    .accumulate = way == 2,
-                                                    .dtype = b->dtype,
-                                                    .grad_dtype = b->dtype};
-        snprintf(name, sizeof name, "%s %s", l->name, ways[way]);
-        YK_TRY(yk_bench_run(b, name, size, run_linear_backward_weight, w, sizeof *w, sets,
-                            yk_linear_backward_weight_cost(w)));
-    }
+    return yk_bench_run(b, name, size, run_linear_backward_input, x, sizeof *x, sets,
+                        yk_linear_backward_input_cost(x));
+}
+
+typedef struct weight_way {
+    const char *name;
+    bool weight, bias, accumulate;
+} weight_way;
+
+static yk_status bench_weight(yk_bench *b, const layer *l, weight_way way, const char *size)
+{
+    int64_t m = rows_of(b), k = way.weight ? l->k : 0;
+    yk_linear_backward_weight_args w[SETS];
+    char name[32], sums[48];
+    snprintf(name, sizeof name, "%s %s", l->name, way.name);
+    snprintf(sums, sizeof sums, "M=%lld N=%lld", (long long)m, (long long)l->n);
+    int sets = yk_bench_sets(b, m * (l->n + k) * yk_dtype_bytes(b->dtype));
+    for (int i = 0; i < sets; i++)
+        w[i] = (yk_linear_backward_weight_args){
+            .dw = way.weight ? yk_bench_space(b, b->dtype, l->n * k) : NULL,
+            .dbias = way.bias ? yk_bench_space(b, b->dtype, l->n) : NULL,
+            .x = way.weight ? yk_bench_random(b, b->dtype, m * k) : NULL,
+            .dy = yk_bench_random(b, b->dtype, m * l->n),
+            .m = m,
+            .n = l->n,
+            .k = k,
+            .accumulate = way.accumulate,
+            .dtype = b->dtype,
+            .grad_dtype = b->dtype};
+    return yk_bench_run(b, name, way.weight ? size : sums, run_linear_backward_weight, w, sizeof *w,
+                        sets, yk_linear_backward_weight_cost(w));
+}
+
+static yk_status bench_layer(yk_bench *b, const layer *l)
+{
+    static const weight_way ways[] = {{"weight", true, false, false},
+                                      {"weight bias", true, true, false},
+                                      {"weight bias +=", true, true, true},
+                                      {"bias alone", false, true, false}};
+    char size[48];
+    snprintf(size, sizeof size, "M=%lld N=%lld K=%lld", (long long)rows_of(b), (long long)l->n,
+             (long long)l->k);
+    YK_TRY(bench_forward(b, l, l->gelu, size));
+    if (l->gelu) YK_TRY(bench_forward(b, l, false, size));
+    YK_TRY(bench_input(b, l, l->after_gelu, size));
+    if (l->after_gelu) YK_TRY(bench_input(b, l, false, size));
+    for (int i = 0; i < (l->bias ? 4 : 1); i++) YK_TRY(bench_weight(b, l, ways[i], size));
     return YK_OK;
 }
 
@@ -285,13 +301,7 @@ static yk_status bench_layers(yk_bench *b)
          .residual = true,
          .after_gelu = gpt2},
     };
-    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
-        char size[48];
-        snprintf(size, sizeof size, "M=%lld N=%lld K=%lld", (long long)rows_of(b),
-                 (long long)layers[i].n, (long long)layers[i].k);
-        YK_TRY(bench_forward(b, &layers[i], size));
-        YK_TRY(bench_backward(b, &layers[i], size));
-    }
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) YK_TRY(bench_layer(b, &layers[i]));
     return YK_OK;
 }
 
@@ -372,6 +382,36 @@ static yk_status bench_attention(yk_bench *b)
                         yk_attention_backward_cost(&g));
 }
 
+/* Of generation: a prompt, and the token behind it. */
+static yk_status bench_cached(yk_bench *b)
+{
+    const yk_model_shape *s = &b->shape;
+    int64_t width = s->heads * s->head_size, kv_width = s->kv_heads * s->head_size;
+    for (int token = 0; token < 2; token++) {
+        int64_t n = token ? 1 : b->seq_len, caches = b->batch * (b->seq_len + 1) * kv_width;
+        char size[48];
+        snprintf(size, sizeof size, "B=%lld T=%lld past=%lld", (long long)b->batch, (long long)n,
+                 (long long)(token ? b->seq_len : 0));
+        yk_attention_cached_args a = {
+            .y = yk_bench_space(b, b->dtype, b->batch * n * width),
+            .k_cache = yk_bench_random(b, b->dtype, caches),
+            .v_cache = yk_bench_random(b, b->dtype, caches),
+            .qkv = yk_bench_random(b, b->dtype, b->batch * n * (width + 2 * kv_width)),
+            .batch = b->batch,
+            .seq_len = n,
+            .past = token ? b->seq_len : 0,
+            .capacity = b->seq_len + 1,
+            .heads = s->heads,
+            .kv_heads = s->kv_heads,
+            .head_size = s->head_size,
+            .scale = 1 / sqrtf((float)s->head_size),
+            .dtype = b->dtype};
+        YK_TRY(yk_bench_run(b, token ? "attention_cached token" : "attention_cached prompt", size,
+                            run_attention_cached, &a, sizeof a, 1, yk_attention_cached_cost(&a)));
+    }
+    return YK_OK;
+}
+
 /* ---- activations and loss ----------------------------------------------------------------- */
 
 static yk_status bench_activation(yk_bench *b)
@@ -421,62 +461,6 @@ static yk_status bench_loss(yk_bench *b)
     return yk_bench_run(b, "loss_sum", "", run_loss_sum, &l, sizeof l, 1, yk_loss_sum_cost(&l));
 }
 
-/* ---- the optimiser ------------------------------------------------------------------------ */
-
-static yk_status bench_step(yk_bench *b)
-{
-    int64_t n = yk_min(yk_model_shape_count(&b->shape), INT64_C(200000000));
-    char size[48];
-    snprintf(size, sizeof size, "n=%lld", (long long)n);
-    void *grad = yk_bench_random(b, b->dtype, n), *param = yk_bench_space(b, b->dtype, n);
-    float *master = yk_bench_random(b, YK_F32, n), *m = yk_bench_random(b, YK_F32, n);
-    float *v = yk_bench_space(b, YK_F32, n);
-    int64_t kept = b->used;
-    if (v) YK_TRY(yk_zero(b->stream, v, n * 4));
-    yk_adamw_args a = {.param = param,
-                       .master = master,
-                       .m = m,
-                       .v = v,
-                       .grad = grad,
-                       .values = b->values,
-                       .n = n,
-                       .beta1 = 0.9f,
-                       .beta2 = 0.95f,
-                       .eps = 1e-8f,
-                       .weight_decay = 0.1f,
-                       .dtype = b->dtype,
-                       .grad_dtype = b->dtype};
-    YK_TRY(yk_bench_run(b, "adamw", size, run_adamw, &a, sizeof a, 1, yk_adamw_cost(&a)));
-    if (b->dtype == YK_BF16) { /* all in bf16, and what the model reads updated in place */
-        a.param = NULL;
-        a.master = param;
-        a.m = yk_bench_random(b, YK_BF16, n);
-        if (v) YK_TRY(yk_zero(b->stream, v, n * 2)); /* halves of fp32 numbers are NaNs, too */
-        a.master_dtype = a.moments_dtype = YK_BF16;
-        YK_TRY(yk_bench_run(b, "adamw bf16 states", size, run_adamw, &a, sizeof a, 1,
-                            yk_adamw_cost(&a)));
-    }
-    b->used = kept;
-    const yk_squares_run run = {grad, n};
-    yk_sum_squares_args q = {.values = b->values,
-                             .runs = &run,
-                             .n_runs = 1,
-                             .piece = INT64_C(1) << 23,
-                             .dtype = b->dtype};
-    YK_TRY(yk_bench_run(b, "sum_squares", size, run_sum_squares, &q, sizeof q, 1,
-                        yk_sum_squares_cost(&q)));
-    b->used = kept;
-    yk_draw_normal_args w = {.dst = param, .n = n, .normal = {.deviation = 1}, .dtype = b->dtype};
-    int rows = b->n_rows;
-    YK_TRY(yk_bench_run(b, "draw_normal", size, run_draw_normal, &w, sizeof w, 1,
-                        yk_draw_normal_cost(&w)));
-    if (b->n_rows > rows) b->rows[rows].no_limit = true; /* arithmetic on integers */
-    b->used = kept;
-    yk_cast_args c = {
-        .dst = param, .src = master, .n = n, .dst_dtype = b->dtype, .src_dtype = YK_F32};
-    return yk_bench_run(b, "cast from fp32", size, run_cast, &c, sizeof c, 1, yk_cast_cost(&c));
-}
-
 yk_status yk_bench_ops(yk_bench *b)
 {
     YK_TRY(bench_moving(b));
@@ -486,8 +470,9 @@ yk_status yk_bench_ops(yk_bench *b)
     YK_TRY(bench_layers(b));
     if (!is_gpt2(b)) YK_TRY(bench_rope(b));
     YK_TRY(bench_attention(b));
+    YK_TRY(bench_cached(b));
     YK_TRY(bench_activation(b));
     YK_TRY(bench_loss(b));
-    YK_TRY(bench_step(b));
+    YK_TRY(yk_bench_update(b));
     return yk_bench_wire(b);
 }

@@ -1,5 +1,4 @@
-/* cli/bench_time.c - device memory with random content, and the timing of one
- * operation. */
+/* cli/bench_time.c - device memory with random content, and the timing of one operation. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

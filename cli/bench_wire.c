@@ -22,20 +22,9 @@ static yk_status run(yk_bench *b, const char *name, yk_bench_fn fn, const void *
     return yk_bench_run(b, name, size, fn, args, args_bytes, sets, cost);
 }
 
-static yk_status run_greatest(yk_stream *s, const void *a)
-{
-    return yk_greatest(s, a);
-}
-
-static yk_status run_pack(yk_stream *s, const void *a)
-{
-    return yk_pack(s, a);
-}
-
-static yk_status run_sum_parts(yk_stream *s, const void *a)
-{
-    return yk_sum_parts(s, a);
-}
+YK_BENCH_RUNNER(greatest)
+YK_BENCH_RUNNER(pack)
+YK_BENCH_RUNNER(sum_parts)
 
 static yk_status bench_greatest(yk_bench *b, yk_dtype t)
 {

@@ -14,8 +14,8 @@ refused() {
 
 case_is "a name that no operation has in it is refused with the names that there are"
 refused '--only: "zzz" is in the name of no operation; there are: copy, zero, product, embed_forward' --only zzz
-for name in norm_backward "qkv forward" rope attention_backward swiglu_forward cross_entropy loss_sum adamw \
-    sum_squares "pack fp32 to fp16"; do
+for name in norm_backward "qkv forward" rope attention_backward "attention_cached prompt" "attention_cached token" \
+    swiglu_forward cross_entropy loss_sum adamw sum_squares step_begin step_finish sum_values "pack fp32 to fp16"; do
     expect_text err ", $name"
 done
 refused '"zzz" is in the name of no operation' --only rope,zzz
@@ -27,6 +27,21 @@ case_is "an operation that this model lacks is not among them"
 run "$yoke" bench ops --device cpu --model tiny-gpt2 --only rope
 expect_refusal '"rope" is in the name of no operation'
 expect_no_text err swiglu
+
+case_is "gradients of biases are timed alone, and products without the GELU that belongs to them"
+for alone in "qkv bias alone" "attention out bias alone" "up bias alone" "up forward no gelu" "down input no gelu"; do
+    expect_text err ", $alone"
+done
+
+case_is "what is small and what generation has is timed too"
+bench --only step_,sum_values,attention_cached
+expect_status 0
+names=$(tail -n +6 <<<"$out" | sed 's/   .*//')
+[ "$names" = "attention_cached prompt
+attention_cached token
+step_begin
+sum_values
+step_finish" ] || fail "other operations: $names"
 
 case_is "several names are given with commas between them"
 bench --only rope,swiglu_f,bf16\ states
