@@ -17,8 +17,8 @@
  */
 #include "runtime/device/cuda/kernels.h"
 #include "runtime/device/cuda/product_cuda.h"
-#include "runtime/device/cuda/race.h"
 #include "runtime/device/cuda/sizes.h"
+#include "runtime/device/cuda/ways.h"
 
 /* A product that must be offered: nothing is left to take apart. */
 static yk_status run_plain(yk_stream *s, const yk_cuda_product *p, void *ws)
@@ -29,47 +29,6 @@ static yk_status run_plain(yk_stream *s, const yk_cuda_product *p, void *ws)
     return yk_fail(YK_EUNSUPPORTED, "product",
                    "cuBLASLt has no algorithm for sizes %lld, %lld, %lld in %s", (long long)p->m,
                    (long long)p->n, (long long)p->k, yk_dtype_name(p->dtype));
-}
-
-/* ---- ways to one result -------------------------------------------------------------------- */
-
-/* Several ways to one result; which is fastest depends on the shape, so they race where the tuner lets
- * them. Way 0 is taken until then. */
-typedef struct ways {
-    yk_stream *s;
-    int n;
-    int64_t key[6];                      /* what the choice depends on */
-    bool may_race;                       /* running a way twice leaves what once leaves */
-    bool (*run)(void *context, int way); /* false: it failed or is not offered */
-    void *context;
-    const void *out; /* what shows that a way repeats its bits */
-    int64_t out_bytes;
-    void *ws;
-} ways;
-
-static yk_status choose_way(const ways *w, int *way_out)
-{
-    yk_tuner *tuner = w->s->device->tuner;
-    unsigned char way = 0;
-    int winner = 0;
-    *way_out = 0;
-    if (!yk_tuner_find(tuner, w->key, sizeof w->key, &way, sizeof way)) {
-        if (!w->may_race || !yk_tuner_races(tuner) || yk_race_is_captured(yk_cuda_stream_of(w->s)))
-            return YK_OK;
-        YK_TRY(yk_race_run(&(yk_race){.stream = yk_cuda_stream_of(w->s),
-                                      .tuner = tuner,
-                                      .n = w->n,
-                                      .run = w->run,
-                                      .context = w->context,
-                                      .out = w->out,
-                                      .out_bytes = w->out_bytes,
-                                      .digest = w->ws},
-                           &winner));
-        way = (unsigned char)winner;
-        yk_tuner_add(tuner, w->key, sizeof w->key, &way, sizeof way);
-    }
-    *way_out = way < w->n ? way : 0;
-    return YK_OK;
 }
 
 /* ---- forward ------------------------------------------------------------------------------- */
@@ -128,16 +87,17 @@ static yk_status gelu_forward(gelu_call *g)
     int way;
     if (a->dtype == YK_F32 || !a->bias) return gelu_apart(g);
     YK_TRY(yk_cuda_enter(g->s->device));
-    YK_TRY(choose_way(&(ways){.s = g->s,
-                              .n = N_GELU_WAYS,
-                              .key = {YK_TUNER_GELU_WAY, a->m, a->n, a->k, (int64_t)a->dtype},
-                              .may_race = true,
-                              .run = run_gelu_way,
-                              .context = g,
-                              .out = a->y,
-                              .out_bytes = a->m * a->n * yk_dtype_bytes(a->dtype),
-                              .ws = g->ws},
-                      &way));
+    YK_TRY(yk_cuda_ways_choose(
+        &(yk_cuda_ways){.s = g->s,
+                        .n = N_GELU_WAYS,
+                        .key = {YK_TUNER_GELU_WAY, a->m, a->n, a->k, (int64_t)a->dtype},
+                        .may_race = true,
+                        .run = run_gelu_way,
+                        .context = g,
+                        .out = a->y,
+                        .out_bytes = a->m * a->n * yk_dtype_bytes(a->dtype),
+                        .digest = g->ws},
+        &way));
     YK_TRY(g->status);
     if (way == GELU_FUSED) YK_TRY(gelu_fused(g, &offered));
     return offered ? YK_OK : gelu_apart(g);
@@ -268,17 +228,18 @@ static yk_status input_and_bias_gradient(gradient_call *g)
     bool offered = false;
     int way = BIAS_APART;
     if (has_ways(a))
-        YK_TRY(choose_way(&(ways){.s = g->s,
-                                  .n = N_GRADIENT_WAYS,
-                                  .key = {YK_TUNER_GRADIENT_WAY, a->m, a->n, a->k,
-                                          (int64_t)a->dtype, (int64_t)a->grad_dtype},
-                                  .may_race = !a->accumulate && !a->accumulate_dbias,
-                                  .run = run_gradient_way,
-                                  .context = g,
-                                  .out = a->dbias,
-                                  .out_bytes = a->k * yk_dtype_bytes(a->grad_dtype),
-                                  .ws = g->ws},
-                          &way));
+        YK_TRY(
+            yk_cuda_ways_choose(&(yk_cuda_ways){.s = g->s,
+                                                .n = N_GRADIENT_WAYS,
+                                                .key = {YK_TUNER_GRADIENT_WAY, a->m, a->n, a->k,
+                                                        (int64_t)a->dtype, (int64_t)a->grad_dtype},
+                                                .may_race = !a->accumulate && !a->accumulate_dbias,
+                                                .run = run_gradient_way,
+                                                .context = g,
+                                                .out = a->dbias,
+                                                .out_bytes = a->k * yk_dtype_bytes(a->grad_dtype),
+                                                .digest = g->ws},
+                                &way));
     YK_TRY(g->status);
     if (way == ALL_FUSED) YK_TRY(all_fused(g, &offered));
     return offered ? YK_OK : bias_apart(g, way != ALL_APART);
