@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/kernels.h"
@@ -62,13 +63,27 @@ static void describe(yk_device *d, const struct cudaDeviceProp *p, int index)
     spec->launch_s = 2e-6;
 }
 
+/* The driver's own version, or where the kernel does not tell it, the one of CUDA that it serves. */
+static void name_driver(char *text, size_t bytes)
+{
+    int serves = 0;
+    FILE *f = fopen("/sys/module/nvidia/version", "re");
+    bool told = f && fgets(text, (int)bytes, f);
+    if (f) (void)fclose(f);
+    if (told) {
+        text[strcspn(text, "\n")] = '\0';
+    } else {
+        (void)cudaDriverGetVersion(&serves);
+        snprintf(text, bytes, "%d", serves);
+    }
+}
+
 /* What a choice of algorithms holds for. */
 static yk_status create_tuner(yk_device *d, const struct cudaDeviceProp *p)
 {
-    char identity[160];
-    int driver = 0;
-    (void)cudaDriverGetVersion(&driver);
-    snprintf(identity, sizeof identity, "%.63s sm_%d%d driver %d cuBLASLt %zu", p->name, p->major,
+    char identity[160], driver[32];
+    name_driver(driver, sizeof driver);
+    snprintf(identity, sizeof identity, "%.63s sm_%d%d driver %s cuBLASLt %zu", p->name, p->major,
              p->minor, driver, cublasLtGetVersion());
     return yk_tuner_create(identity, &d->tuner);
 }
