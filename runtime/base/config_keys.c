@@ -293,9 +293,9 @@ const yk_config_key yk_config_keys[] = {
     {ENUM(attention.provider), .initial = "auto", .choices = attention_providers,
      .also = "attn_implementation use_flash_attention flash_attention",
      .text = "Whose attention kernels a GPU uses. cudnn: cuDNN's where it serves the shape; data "
-             "with doc_mask and fp32 take our own. own: our own. auto: cuDNN's where it is "
-             "installed and known to be faster, which is on sm_90 for heads of 64 to 128 and "
-             "sequences of 512 and more."},
+             "with doc_mask and fp32 take our own. own: our own. auto: for heads of 64 to 128 and "
+             "sequences of 512 and more, whichever tune finds faster; where nothing is timed, "
+             "cuDNN's on sm_90 and our own elsewhere."},
 
     {INT(parallel.zero), .initial = "1", .min = 0, .max = 3, .may_be_auto = true,
      .also = "zero_stage stage",

@@ -61,6 +61,11 @@ void yk_cudnn_attention_set_deterministic(yk_cudnn_attention *c, bool on)
     pthread_mutex_unlock(&c->lock);
 }
 
+int64_t yk_cudnn_attention_version(const yk_cudnn_attention *c)
+{
+    return (int64_t)c->cudnn.get_version();
+}
+
 /* ---- plans -------------------------------------------------------------------------------- */
 
 static bool is_same(const yk_cudnn_attention_shape *a, const yk_cudnn_attention_shape *b)
@@ -240,7 +245,7 @@ static yk_status run_parts(yk_cudnn_attention *c, cudaStream_t stream,
 }
 
 yk_status yk_cudnn_attention_backward(yk_cudnn_attention *c, cudaStream_t stream,
-                                      const yk_attention_backward_args *a, void *ws,
+                                      const yk_attention_backward_args *a, bool in_parts, void *ws,
                                       bool *offered_out)
 {
     *offered_out = false;
@@ -253,8 +258,9 @@ yk_status yk_cudnn_attention_backward(yk_cudnn_attention *c, cudaStream_t stream
                                             .dtype = a->dtype,
                                             .backward = true,
                                             .deterministic = c->deterministic};
-    const yk_cuda_cudnn_layout l = yk_cuda_cudnn_plan(a->batch, a->seq_len, a->heads, a->kv_heads,
-                                                      a->head_size, c->deterministic);
+    const yk_cuda_cudnn_layout l =
+        yk_cuda_cudnn_plan(a->batch, a->seq_len, a->heads, a->kv_heads, a->head_size,
+                           c->deterministic, in_parts ? YK_CUDA_CUDNN_PART : YK_CUDA_CUDNN_BYTES);
     yk_status status = YK_OK;
     if (l.at_once > 0) status = run_parts(c, stream, a, shape, &l, ws, offered_out);
     pthread_mutex_unlock(&c->lock);

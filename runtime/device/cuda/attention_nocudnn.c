@@ -20,6 +20,12 @@ void yk_cudnn_attention_set_deterministic(yk_cudnn_attention *attention, bool on
     (void)attention, (void)on;
 }
 
+int64_t yk_cudnn_attention_version(const yk_cudnn_attention *attention)
+{
+    (void)attention;
+    return 0;
+}
+
 yk_status yk_cudnn_attention_forward(yk_cudnn_attention *attention, cudaStream_t stream,
                                      const yk_attention_forward_args *a, void *ws,
                                      bool *offered_out)
@@ -30,10 +36,10 @@ yk_status yk_cudnn_attention_forward(yk_cudnn_attention *attention, cudaStream_t
 }
 
 yk_status yk_cudnn_attention_backward(yk_cudnn_attention *attention, cudaStream_t stream,
-                                      const yk_attention_backward_args *a, void *ws,
+                                      const yk_attention_backward_args *a, bool in_parts, void *ws,
                                       bool *offered_out)
 {
-    (void)attention, (void)stream, (void)a, (void)ws;
+    (void)attention, (void)stream, (void)a, (void)in_parts, (void)ws;
     *offered_out = false;
     return YK_OK;
 }

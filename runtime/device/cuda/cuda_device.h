@@ -42,6 +42,8 @@ typedef struct yk_cuda_state {
     yk_cuda_flag_fn write_value, wait_value; /* NULL until memory is shared */
     yk_attention_provider provider;
     yk_cudnn_attention *cudnn; /* NULL: not wanted, or not there */
+    bool cudnn_first;          /* where nothing is timed */
+    bool deterministic;        /* attention's gradient */
 } yk_cuda_state;
 
 /* The state of a stream begins with CUDA's own; the rest is stream_cuda.c's. */

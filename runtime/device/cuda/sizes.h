@@ -166,6 +166,9 @@ static inline yk_cuda_flash_layout yk_cuda_flash_plan(int64_t batch, int64_t seq
  * Deterministic, it keeps dS whole in 16 bits, 2 H T^2 bytes an entry. */
 #define YK_CUDA_CUDNN_BYTES (INT64_C(512) << 20)
 
+/* So much, dS among it, stays in the cache of a large card, or most of it. */
+#define YK_CUDA_CUDNN_PART (INT64_C(128) << 20)
+
 /* What the library may ask for beside what is counted here: its own small change. */
 #define YK_CUDA_CUDNN_SPARE (INT64_C(4) << 20)
 
@@ -188,7 +191,7 @@ static inline int64_t yk_cuda_cudnn_at_once(int64_t batch, int64_t limit)
 
 static inline yk_cuda_cudnn_layout yk_cuda_cudnn_plan(int64_t batch, int64_t seq_len, int64_t heads,
                                                       int64_t kv_heads, int64_t head_size,
-                                                      bool deterministic)
+                                                      bool deterministic, int64_t limit_bytes)
 {
     yk_cuda_cudnn_layout l = {0};
     int64_t rows = yk_round_up(seq_len, 128), columns = yk_round_up(head_size, 64);
@@ -196,7 +199,7 @@ static inline yk_cuda_cudnn_layout yk_cuda_cudnn_plan(int64_t batch, int64_t seq
     int64_t own = deterministic ? 2 * heads * rows * rows : dq / 2;
     if (heads != kv_heads) own += 2 * heads * rows * columns * 4;
     int64_t entry = row_sum + dq + own, unit = YK_CUDA_ALIGNMENT;
-    int64_t limit = yk_min(batch, YK_CUDA_CUDNN_BYTES / entry);
+    int64_t limit = yk_min(batch, limit_bytes / entry);
     if (limit == 0) return l;
     l.at_once = yk_cuda_cudnn_at_once(batch, limit);
     l.dq = yk_round_up(l.at_once * row_sum, unit);

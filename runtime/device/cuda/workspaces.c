@@ -75,10 +75,12 @@ static int64_t cudnn_attention_backward(const yk_attention_backward_args *a)
 {
     int64_t own = cuda_attention_backward(a);
     if (!is_16_bit(a->dtype) || a->doc_start) return own;
-    int64_t exact =
-        yk_cuda_cudnn_plan(a->batch, a->seq_len, a->heads, a->kv_heads, a->head_size, true).bytes;
-    int64_t loose =
-        yk_cuda_cudnn_plan(a->batch, a->seq_len, a->heads, a->kv_heads, a->head_size, false).bytes;
+    int64_t exact = yk_cuda_cudnn_plan(a->batch, a->seq_len, a->heads, a->kv_heads, a->head_size,
+                                       true, YK_CUDA_CUDNN_BYTES)
+                        .bytes;
+    int64_t loose = yk_cuda_cudnn_plan(a->batch, a->seq_len, a->heads, a->kv_heads, a->head_size,
+                                       false, YK_CUDA_CUDNN_BYTES)
+                        .bytes;
     return yk_max(own, yk_max(exact, loose));
 }
 
