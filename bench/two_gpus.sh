@@ -201,7 +201,7 @@ yoke_row() {
     for set in "$@"; do sets+=(--set "$set"); done
     row "yoke $model 2x$batch zero-$zero acc-$accumulate $(word "$p2p") $wire${*:+ $*}" "$p2p" \
         step 2 --model "$model" --micro-batch "$batch" --batch $((2 * batch * accumulate)) \
-        --set "parallel.zero=$zero" --set "comm.wire=$wire" "${sets[@]}"
+        --set "parallel.zero=$zero" --set "comm.wire=$wire" --set comm.backend=nccl "${sets[@]}"
 }
 
 # One GPU does what a rank of two does.

@@ -14,6 +14,7 @@
 #include "cli/bench.h"
 #include "cli/options.h"
 #include "engine/bind.h"
+#include "engine/carrier.h"
 #include "engine/device_choice.h"
 #include "engine/plan.h"
 #include "engine/speed.h"
@@ -117,8 +118,12 @@ static yk_status find_place(bench_step *b)
     b->at_s[PHASE_DEVICE] = yk_clock_age_s();
     YK_TRY(yk_device_describe_part(&b->config, b->world, b->device, &spec, &room));
     yk_topology topology = yk_ranks_topology(&spec, b->n_ranks, yk_world_local_size(b->world));
+    yk_config chosen = b->config;
+    yk_race race;
+    YK_TRY(yk_carrier_choose(&b->config, &b->shape, b->n_ranks > 1 ? b->world : NULL, b->device,
+                             &chosen, &race));
     YK_TRY(
-        yk_plan_make(&b->config, &b->shape, &spec, b->n_ranks > 1 ? &topology : NULL, 0, &b->plan));
+        yk_plan_make(&chosen, &b->shape, &spec, b->n_ranks > 1 ? &topology : NULL, 0, &b->plan));
     YK_TRY(
         yk_speed_model_flops(&b->config, &b->shape, &spec, b->plan.micro_batch, &b->model_flops));
     b->model_flops *= (double)b->plan.n_micro;
@@ -305,7 +310,7 @@ static void print_communication(const bench_step *b)
     if (b->n_ranks == 1) return;
     printf("\"zero\": %" PRId64 ", \"backend\": \"%s\", \"comm_bytes\": %.0f, "
            "\"comm_ms\": %.5g, \"comm_exposed_ms\": %.5g, \"comm_flushed\": %.0f, ",
-           b->config.parallel.zero, yk_comm_backend_name(b->engine->ranks.groups.shard),
+           b->plan.config.parallel.zero, yk_comm_backend_name(b->engine->ranks.groups.shard),
            (double)(now->bytes_sent - then->bytes_sent) / n, 1e3 * (now->busy_s - then->busy_s) / n,
            1e3 * (b->exposed_after_s - b->exposed_before_s) / n,
            (double)(now->n_flushed - then->n_flushed) / n);
