@@ -440,9 +440,10 @@ const yk_config_key yk_config_keys[] = {
     {ENUM(tune), .initial = "cached", .choices = tunes, .also = "autotune tuning benchmark",
      .text =
          "Which of cuBLASLt's algorithms a GPU's matrix products take. off: the first that it "
-         "names. cached: what an earlier run on such a GPU, driver and library found fastest; in a "
-         "run of one rank, a shape that none has met is timed at its first use and kept in "
-         "~/.cache/yoke. full: every shape is timed anew. All ranks take what rank 0 knows."},
+         "names. cached: what an earlier run on such a GPU, driver and library found fastest; a "
+         "shape that none has met is timed and kept in ~/.cache/yoke: at its first use, and where "
+         "there are several ranks by the first with each kind of card, before the first step. "
+         "full: likewise, every shape anew. Ranks with one kind of card choose alike."},
     {ENUM(device), .initial = "auto", .choices = devices,
      .text = "Where to compute. auto: on a GPU if there is one, else on the processors."},
 };
