@@ -118,6 +118,28 @@ static void a_sequence_has_the_time_and_counts_of_its_parts(void **state)
     close_bench(y);
 }
 
+/* However often it was asked for before. */
+static void a_product_has_the_rate_that_holds_when_it_is_enqueued(void **state)
+{
+    (void)state;
+    yk_device_spec spec = round_rates;
+    spec.memory_rate = 1e12;
+    spec.tf32_flops = 4e9;
+    bench x = open_bench(spec);
+    yk_linear_forward_args a = product_of(memory_of(x), YK_F32, 200, 300, 500); /* 6e7 operations */
+    const double work_s[] = {0.060, 0.060, 0.015, 0.015, 0.060};
+    double end_s = 0;
+    for (int i = 0; i < 5; i++) {
+        yk_device_set_tf32(x.device, i == 2 || i == 3);
+        assert_int_equal(yk_linear_forward(x.a, &a), YK_OK);
+        expect_near(yk_stream_now(x.a), end_s += work_s[i] + 0.001);
+    }
+    a.k = 250;
+    assert_int_equal(yk_linear_forward(x.a, &a), YK_OK);
+    expect_near(yk_stream_now(x.a), end_s + 0.030 + 0.001);
+    close_bench(x);
+}
+
 static void streams_run_apart_and_events_order_them(void **state)
 {
     (void)state;
@@ -479,6 +501,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sequence_has_the_time_and_counts_of_its_parts),
+        cmocka_unit_test(a_product_has_the_rate_that_holds_when_it_is_enqueued),
         cmocka_unit_test(streams_run_apart_and_events_order_them),
         cmocka_unit_test(the_hosts_waits_order_streams_too),
         cmocka_unit_test(a_described_cpu_runs_its_streams_one_after_the_other),
