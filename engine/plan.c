@@ -341,6 +341,7 @@ yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
     yk_plan_target target = {shape, spec, topology, red_zone};
     yk_host_room any = {.bytes = INT64_MAX};
     yk_plan plan;
+    YK_TRY(yk_plan_check_head(config));
     if (yk_plan_has_choices(&target, config)) return choose(&target, config, plan_out);
     YK_TRY(yk_plan_try(&target, config, &plan));
     yk_status status = yk_plan_fits_device(&plan) ? yk_plan_check_host(&plan, plan.node_size, &any)

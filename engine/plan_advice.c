@@ -105,6 +105,7 @@ static yk_status try_head_chunk(advice *a)
     for (int64_t chunk = 8192; chunk >= 256 && !fits; chunk /= 2) {
         if (chunk >= rows) continue;
         c.memory.head_chunk = chunk;
+        if (yk_plan_head_is_cut_up(&c)) break;
         snprintf(text, sizeof text, "memory.head_chunk: %" PRId64, chunk);
         YK_TRY(attempt(a, &c, text, &fits));
     }

@@ -5,6 +5,8 @@
  * much of a GPU idle. Without a limit on memory what is chosen depends on the model, the micro-batch and the
  * GPU's rates alone, not on how the rest of a step is done.
  */
+#include <inttypes.h>
+
 #include "engine/plan_parts.h"
 #include "runtime/base/arith.h"
 
@@ -20,6 +22,29 @@
  * is left to gain, and the memory is better left alone. */
 #define ROWS_LARGE 8192
 #define LARGE_GAIN 0.002
+
+/* Chunks of a micro-batch that a plan goes through one by one. What needs more spends its time on reading
+ * the head's matrix. */
+#define CHUNKS_MOST 4096
+
+bool yk_plan_head_is_cut_up(const yk_config *config)
+{
+    int64_t chunk = config->memory.head_chunk;
+    int64_t rows = yk_max(config->train.micro_batch, 1) * config->train.seq_len;
+    return chunk != YK_AUTO && yk_div_up(rows, chunk) > CHUNKS_MOST;
+}
+
+yk_status yk_plan_check_head(const yk_config *config)
+{
+    if (!yk_plan_head_is_cut_up(config)) return YK_OK;
+    int64_t chunk = config->memory.head_chunk;
+    int64_t rows = yk_max(config->train.micro_batch, 1) * config->train.seq_len;
+    return yk_fail(YK_EINVAL, "memory.head_chunk",
+                   "%" PRId64 " cuts a micro-batch of %" PRId64 " tokens into %" PRId64
+                   " chunks, each of which reads the head's whole matrix; set it to %" PRId64
+                   " or more, or to auto",
+                   chunk, rows, yk_div_up(rows, chunk), yk_div_up(rows, CHUNKS_MOST));
+}
 
 int yk_plan_head_chunks(const yk_plan_target *target, const yk_config *config,
                         int64_t chunks_out[YK_PLAN_HEAD_CHUNKS])

@@ -91,6 +91,13 @@ int yk_plan_head_chunks(const yk_plan_target *target, const yk_config *config,
 /* Seconds that a step must gain by the head chunk of `config` to be worth its memory. */
 double yk_plan_head_price(const yk_plan_target *target, const yk_config *config);
 
+/* Is a micro-batch cut into more chunks than can be wanted, by a memory.head_chunk that is given?
+ *
+ * YK_EINVAL  yk_plan_check_head(): it is, even of one sequence where train.micro_batch is open
+ */
+bool yk_plan_head_is_cut_up(const yk_config *config);
+yk_status yk_plan_check_head(const yk_config *config);
+
 /* The fewest rows, where they are to be chosen. */
 void yk_plan_take_least_head(const yk_plan_target *target, yk_config *config);
 

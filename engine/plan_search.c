@@ -244,6 +244,7 @@ static yk_status consider_micro_batches(search *s, yk_config *config)
     for (int64_t n = 1; n <= yk_max(all, 1) && slower < 2; n++) {
         if (all % n != 0 && n < all) continue;
         config->train.micro_batch = yk_max(all / n, 1);
+        if (yk_plan_head_is_cut_up(config)) continue;
         YK_TRY(consider(s, config, &seconds));
         if (seconds == 0) continue;
         slower = best_s > 0 && seconds >= best_s ? slower + 1 : 0;
@@ -308,6 +309,7 @@ yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config,
 {
     search s = {.target = target, .given = config, .rows = rows_out, .max_rows = max_rows};
     yk_config c = *config;
+    YK_TRY(yk_plan_check_head(config));
     if (config->parallel.zero != YK_AUTO) {
         YK_TRY(consider_offloads(&s, &c));
     } else {

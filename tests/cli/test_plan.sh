@@ -188,6 +188,17 @@ run "$yoke" plan large.yaml --device h200 $closed --set memory.head_chunk=1000
 expect_status 0
 ! grep -q chosen <<<"$out" || fail "it chose where there was nothing to choose"
 
+case_is "a tiny head chunk is planned in seconds, and one that cuts up a micro-batch refused"
+SECONDS=0
+run "$yoke" plan large.yaml --device 4090d --fit --set model.preset=gpt2-124m --set train.batch=1024 \
+    --set memory.head_chunk=1
+expect_status 0
+expect_text out "train.micro_batch: 4,"
+[ "$SECONDS" -le "$(limit 20)" ] || fail "it took $SECONDS s"
+refused "memory.head_chunk: 1 cuts a micro-batch of 8192 tokens into 8192 chunks" large.yaml --device 4090d \
+    --set train.micro_batch=8 --set memory.head_chunk=1
+expect_text err "set it to 2 or more, or to auto"
+
 [ "$(run "$yoke" plan large.yaml --device h200 --set memory.device_limit=60GiB --fit --json;
     grep -o '"choices"' <<<"$out" | wc -l)" -ge 3 ] || fail "no ranking as JSON"
 
