@@ -124,7 +124,10 @@ static yk_status bench_embed(yk_bench *b)
                                 .dtype = b->dtype,
                                 .grad_dtype = b->dtype};
     if (is_gpt2(b)) g.dwpe = yk_bench_space(b, b->dtype, b->seq_len * cols);
-    return yk_bench_run(b, "embed_backward", size, run_embed_backward, &g, sizeof g, 1,
+    YK_TRY(yk_bench_run(b, "embed_backward", size, run_embed_backward, &g, sizeof g, 1,
+                        yk_embed_backward_cost(&g)));
+    g.accumulate_wte = true; /* on the head's gradient, where both are one matrix */
+    return yk_bench_run(b, "embed_backward tied", size, run_embed_backward, &g, sizeof g, 1,
                         yk_embed_backward_cost(&g));
 }
 

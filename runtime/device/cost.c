@@ -5,6 +5,8 @@
  * input read once and each output written once; a gradient that accumulates is read as well. Beside
  * the floor stands what cost_time.c needs to know of how kernels go about it.
  */
+#include <math.h>
+
 #include "runtime/base/arith.h"
 #include "runtime/device/ops.h"
 
@@ -45,12 +47,13 @@ yk_cost yk_embed_forward_cost(const yk_embed_forward_args *a)
                                      bytes_of(YK_I32, a->rows * tables));
 }
 
-/* Every row of a table is written when it does not accumulate; where it does, only those used. */
+/* Every row of a table is written when it does not accumulate; where it does, only those named: as
+ * many as `rows` draws name on the average. */
 static double table_gradient_bytes(const yk_embed_backward_args *a, int64_t n_values,
                                    bool accumulate)
 {
-    int64_t rows = accumulate ? yk_min(a->rows, n_values) : n_values;
-    return gradient_bytes(a->grad_dtype, rows * a->cols, accumulate) + bytes_of(YK_I32, a->rows);
+    double n = (double)n_values, named = accumulate ? -n * expm1(-(double)a->rows / n) : n;
+    return named * gradient_bytes(a->grad_dtype, a->cols, accumulate) + bytes_of(YK_I32, a->rows);
 }
 
 yk_cost yk_embed_backward_cost(const yk_embed_backward_args *a)

@@ -4,19 +4,26 @@
  * which it asks for before it waits for the first. Bytes per element of y,
  * 16-bit: read 2 (the token's row; positions come from the cache), write 2.
  *
- * Backward sums the rows of dy that share a token, in order of row. Rows are
- * sorted by token (embed_sort.cu, which makes rows that no token names zero)
- * and cut into chunks of equal length, so that a frequent token costs no more
- * than rare ones. A chunk writes the sums of runs that lie within it; a run
- * that crosses a chunk's edge leaves partial sums in fp32, which a second
- * kernel adds up in order of chunks. Bytes per element of dy: read 2; write the
- * rows that occur; edges add 8 / YK_CUDA_EMBED_CHUNK twice.
+ * Backward sums the rows of dy that share a token, in order of row, and those
+ * that share a position. Rows are sorted by both (embed_sort.cu, which makes
+ * rows that no token names zero) and cut into chunks of equal length, so that a
+ * frequent token costs no more than rare ones. A warp sums the runs of a chunk
+ * in a group of columns. Runs that cross a chunk's edge leave sums of parts in
+ * fp32, and the warp that is last to come adds them up in order of chunks, so
+ * that who it is makes no difference. Groups of columns follow one another, and
+ * in a group chunks of tokens and of positions take turns, so that dy is read
+ * once, and from the cache for the other table. Bytes per element of dy: read
+ * 2; write the rows that occur, which are read before if they accumulate.
  */
 #include "runtime/device/cuda/kernels.cuh"
 #include "runtime/device/cuda/sizes.h"
 
 #define ROWS  4 /* of a block of the forward pass */
 #define CHUNK YK_CUDA_EMBED_CHUNK
+#define WARPS 8 /* of a block of the backward pass */
+#define BATCH 4 /* rows of dy that a lane asks for at a time */
+
+#define ALL_LANES 0xffffffffu
 
 /* ---- forward
  * ------------------------------------------------------------------------------
@@ -81,119 +88,224 @@ cudaError_t yk_cuda_embed_forward(const yk_embed_forward_args *a, cudaStream_t s
  * -----------------------------------------------------------------------------
  */
 
-/* The sum `f` of a whole run into row `key` of dw. */
-template <typename G, int V>
-static __device__ void put_row(G *dw, int64_t key, int64_t cols, int64_t c, float (&f)[V],
-                               bool accumulate)
+/* One table, and its rows of dy sorted. */
+typedef struct table {
+    void *grad;                 /* (n_keys,C) */
+    const int32_t *keys, *rows; /* (n) */
+    float *parts; /* (chunks,2,C): of a run that began before the chunk, and of one that goes on */
+    unsigned
+        *arrived; /* (chunks,groups): parts that are there, of the run that begins in the chunk */
+    bool accumulate;
+} table;
+
+typedef struct tables {
+    table of[2];
+    int n;
+} tables;
+
+/* What a warp knows of its chunk. A lane has row `begin + lane`; masks have a bit a row. */
+typedef struct chunk {
+    int64_t at; /* its number */
+    int count;
+    int32_t key, row;
+    unsigned stops; /* a run ends here, or the chunk does */
+    unsigned whole; /* a run ends here that began in this chunk and does not go on */
+    bool from_before, goes_on;
+} chunk;
+
+static __device__ inline chunk find_runs(const table &t, int64_t at, int64_t n, int lane)
 {
-    G *to = dw + key * cols + c;
+    chunk k = {.at = at};
+    int64_t begin = at * CHUNK, end = begin + CHUNK;
+    k.count = (int)(n - begin < CHUNK ? n - begin : CHUNK);
+    bool in = lane < k.count;
+    k.key = in ? __ldg(t.keys + begin + lane) : -1;
+    k.row = in ? __ldg(t.rows + begin + lane) : 0;
+    int32_t before = begin > 0 ? __ldg(t.keys + begin - 1) : -1;
+    int32_t after = end < n ? __ldg(t.keys + end) : -1;
+    int32_t next = __shfl_down_sync(ALL_LANES, k.key, 1);
+    k.from_before = __shfl_sync(ALL_LANES, k.key, 0) == before;
+    k.goes_on = __shfl_sync(ALL_LANES, k.key, k.count - 1) == after;
+    k.stops = __ballot_sync(ALL_LANES, in && (lane == k.count - 1 || next != k.key));
+    k.whole = k.stops;
+    if (k.from_before) k.whole &= k.whole - 1;
+    if (k.goes_on) k.whole &= ~(1u << (k.count - 1));
+    return k;
+}
+
+/* How many edges in a row, from edge `edge` on by `step`, lie within the run of `key`; edge e lies
+ * between chunks e - 1 and e. */
+static __device__ inline int64_t edges_within(const table &t, int32_t key, int64_t edge, int step,
+                                              int64_t n, int lane)
+{
+    for (int64_t far = 0;; far += 32) {
+        int64_t e = edge + step * (far + lane);
+        bool in = e > 0 && e * CHUNK < n && __ldg(t.keys + e * CHUNK - 1) == key &&
+                  __ldg(t.keys + e * CHUNK) == key;
+        unsigned out = ~__ballot_sync(ALL_LANES, in);
+        if (out) return far + __ffs(out) - 1;
+    }
+}
+
+/* The sum `f` of a whole run, and what was there, to row `key`. */
+template <typename G, int V>
+static __device__ inline void put_sum(G *to, float (&f)[V], const pack<G, V> &old, bool accumulate)
+{
     if (accumulate) {
-        float old[V];
-        load_floats<G, V>(to, old);
+        float was[V];
+        unpack<G, V>(old, was);
 #pragma unroll
-        for (int i = 0; i < V; i++) f[i] += old[i];
+        for (int i = 0; i < V; i++) f[i] += was[i];
     }
     store_floats<G, V>(to, f);
 }
 
-/* Sum the runs of chunk blockIdx.x. edges is (chunks,2,C) fp32: of a run that
- * began before the chunk, and of one that goes on after it and began inside. */
-template <typename T, typename G, int V>
-static __global__ void sum_chunks(G *dw, float *edges, const T *dy, const int32_t *keys,
-                                  const int32_t *rows, int64_t n, int64_t cols, bool accumulate)
+/* A part's sum, which another multiprocessor may have written in this launch. */
+template <int V> static __device__ inline void load_part(const float *p, float (&f)[V])
 {
-    __shared__ int32_t key[CHUNK + 2]; /* with the neighbours on both sides, -1
-                                        where there is none */
-    __shared__ int32_t row[CHUNK];
-    int64_t begin = (int64_t)blockIdx.x * CHUNK;
-    int count = (int)(n - begin < CHUNK ? n - begin : CHUNK);
-    for (int i = threadIdx.x; i < count + 2; i += blockDim.x) {
-        int64_t at = begin + i - 1;
-        key[i] = at >= 0 && at < n ? keys[at] : -1;
-        if (i < count) row[i] = rows[begin + i];
+    if constexpr (V % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < V; i += 4) {
+            float4 q = __ldcg(reinterpret_cast<const float4 *>(p + i));
+            f[i] = q.x, f[i + 1] = q.y, f[i + 2] = q.z, f[i + 3] = q.w;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < V; i++) f[i] = __ldcg(p + i);
     }
-    __syncthreads();
-    int64_t c = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * V;
-    if (c >= cols) return;
-    float sum[V] = {};
-    int run = 0; /* where the present run begins in this chunk */
-    for (int base = 0; base < count; base += 4) {
-        float x[4][V];
+}
+
+/* Add up the parts of a run in chunks first .. last. */
+template <typename G, int V>
+static __device__ inline void add_parts(const table &t, int32_t key, int64_t first, int64_t last,
+                                        int64_t cols, int64_t c)
+{
+    G *to = (G *)t.grad + key * cols + c;
+    pack<G, V> old = {};
+    if (t.accumulate) old = load<G, V>(to);
+    float sum[V];
+    load_part<V>(t.parts + (2 * first + 1) * cols + c, sum);
+    for (int64_t at = first + 1; at <= last; at += BATCH) {
+        float more[BATCH][V];
 #pragma unroll
-        for (int u = 0; u < 4; u++)
-            if (base + u < count) load_floats<T, V>(dy + (int64_t)row[base + u] * cols + c, x[u]);
+        for (int u = 0; u < BATCH; u++)
+            if (at + u <= last) load_part<V>(t.parts + 2 * (at + u) * cols + c, more[u]);
 #pragma unroll
-        for (int u = 0; u < 4; u++) {
-            int i = base + u;
-            if (i >= count) break;
+        for (int u = 0; u < BATCH; u++) {
+            if (at + u > last) break;
 #pragma unroll
-            for (int k = 0; k < V; k++) sum[k] += x[u][k];
-            bool ends = key[i + 2] != key[i + 1];
-            if (!ends && i + 1 < count) continue;
-            bool from_before = run == 0 && key[0] == key[1];
-            if (ends && !from_before) {
-                put_row<G, V>(dw, key[i + 1], cols, c, sum, accumulate);
-            } else {
-                int side = from_before ? 0 : 1;
-                store_f32<V>(edges + ((int64_t)blockIdx.x * 2 + side) * cols + c, sum);
-            }
-            run = i + 1;
-#pragma unroll
-            for (int k = 0; k < V; k++) sum[k] = 0;
+            for (int i = 0; i < V; i++) sum[i] += more[u][i];
         }
     }
+    put_sum<G, V>(to, sum, old, t.accumulate);
 }
 
-/* Finish the run that begins in chunk blockIdx.x and goes on after it. */
+/* The part of a run that lies at one side of chunk k is there: if it is the last of them to come,
+ * add them all up. */
 template <typename G, int V>
-static __global__ void join_chunks(G *dw, const float *edges, const int32_t *keys, int64_t n,
-                                   int64_t cols, bool accumulate)
+static __device__ inline void hand_in_part(const table &t, const chunk &k, int side, int64_t n,
+                                           int64_t cols, int64_t c, int lane)
 {
-    int64_t begin = (int64_t)blockIdx.x * CHUNK, end = begin + CHUNK;
-    if (end >= n) return;
-    int32_t key = keys[end - 1];
-    if (keys[end] != key) return;
-    if (begin > 0 && keys[begin - 1] == key && keys[begin] == key) return; /* began before */
-    int64_t c = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * V;
-    if (c >= cols) return;
-    float sum[V], more[V];
-    load_f32<V>(edges + ((int64_t)blockIdx.x * 2 + 1) * cols + c, sum);
-    for (int64_t chunk = blockIdx.x + 1;; chunk++) {
-        load_f32<V>(edges + chunk * 2 * cols + c, more);
+    int32_t key = __shfl_sync(ALL_LANES, k.key, side ? k.count - 1 : 0);
+    int64_t edge = k.at + side;
+    int64_t first = edge - edges_within(t, key, edge, -1, n, lane);
+    int64_t last = edge + edges_within(t, key, edge, 1, n, lane) - 1;
+    unsigned before = 0;
+    __threadfence();
+    __syncwarp();
+    if (lane == 0) before = atomicAdd(t.arrived + first * gridDim.y + blockIdx.y, 1u);
+    if (__shfl_sync(ALL_LANES, before, 0) != (unsigned)(last - first)) return;
+    __threadfence();
+    if (c < cols) add_parts<G, V>(t, key, first, last, cols, c);
+}
+
+/* A warp sums the runs of a chunk of a table in 32 V columns. */
+template <typename T, typename G, int V>
+static __global__ void __launch_bounds__(32 * WARPS, 3)
+    sum_runs(const __grid_constant__ tables both, const T *__restrict__ dy, int64_t n, int64_t cols)
+{
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const table &t = both.of[blockIdx.x % both.n];
+    int64_t at = (int64_t)(blockIdx.x / both.n) * WARPS + warp;
+    if (at * CHUNK >= n) return;
+    int64_t c = ((int64_t)blockIdx.y * 32 + lane) * V;
+    bool mine = c < cols, accumulate = t.accumulate;
+    chunk k = find_runs(t, at, n, lane);
+    G *grad = (G *)t.grad + c;
+    const T *from = dy + c;
+    float *parts = t.parts + 2 * at * cols + c, sum[V] = {};
+    for (int base = 0; base < k.count; base += BATCH) {
+        pack<T, V> x[BATCH];
+        pack<G, V> old[BATCH];
 #pragma unroll
-        for (int i = 0; i < V; i++) sum[i] += more[i];
-        int64_t next = (chunk + 1) * CHUNK;
-        if (next >= n || keys[next] != key) break;
+        for (int u = 0; u < BATCH; u++) {
+            int64_t row = __shfl_sync(ALL_LANES, k.row, base + u);
+            if (mine && base + u < k.count) x[u] = load<T, V>(from + row * cols);
+        }
+        if (accumulate) {
+#pragma unroll
+            for (int u = 0; u < BATCH; u++) {
+                int64_t key = __shfl_sync(ALL_LANES, k.key, base + u);
+                if (mine && k.whole >> (base + u) & 1) old[u] = load<G, V>(grad + key * cols);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < BATCH; u++) {
+            int i = base + u;
+            int64_t key = __shfl_sync(ALL_LANES, k.key, i);
+            if (!mine || i >= k.count) continue;
+            float f[V];
+            unpack<T, V>(x[u], f);
+#pragma unroll
+            for (int e = 0; e < V; e++) sum[e] += f[e];
+            if (!(k.stops >> i & 1)) continue;
+            bool first = !(k.stops & ((1u << i) - 1u));
+            if (k.whole >> i & 1)
+                put_sum<G, V>(grad + key * cols, sum, old[u], accumulate);
+            else
+                store_f32<V>(parts + (k.from_before && first ? 0 : cols), sum);
+#pragma unroll
+            for (int e = 0; e < V; e++) sum[e] = 0;
+        }
     }
-    put_row<G, V>(dw, key, cols, c, sum, accumulate);
+    if (k.from_before) hand_in_part<G, V>(t, k, 0, n, cols, c, lane);
+    bool one_run = !(k.stops & (k.stops - 1));
+    if (k.goes_on && !(k.from_before && one_run)) hand_in_part<G, V>(t, k, 1, n, cols, c, lane);
 }
 
 template <typename T, typename G, int V>
-static cudaError_t launch_sums(const yk_embed_backward_args *a, G *dw, const int32_t *keys,
-                               int64_t n_keys, bool accumulate, void *ws, cudaStream_t s)
+static cudaError_t launch_backward(const yk_embed_backward_args *a, void *ws, cudaStream_t s)
 {
-    const int32_t *sorted, *rows;
-    cudaError_t e = yk_cuda_sort_rows(keys, a->rows, n_keys, accumulate ? nullptr : dw,
-                                      a->cols * (int64_t)sizeof(G), ws, &sorted, &rows, s);
+    yk_cuda_embed_layout l = yk_cuda_embed_plan(a->rows, a->cols);
+    int64_t groups = div_up(a->cols, 32 * V);
+    tables both = {};
+    yk_cuda_sort sorts[2] = {};
+    both.n = a->dwpe ? 2 : 1;
+    for (int i = 0; i < both.n; i++) {
+        char *at = (char *)ws + i * l.bytes;
+        void *grad = i ? a->dwpe : a->dwte;
+        bool accumulate = i ? a->accumulate_wpe : a->accumulate_wte;
+        sorts[i] = {.keys = i ? a->positions : a->tokens,
+                    .sorted = (int32_t *)(at + l.sorted),
+                    .rows = (int32_t *)(at + l.rows),
+                    .list = at + l.list,
+                    .counters = (unsigned *)(at + l.arrived),
+                    .zero = accumulate ? NULL : grad,
+                    .n_counters = l.n_chunks * groups,
+                    .n_keys = i ? a->max_positions : a->vocab,
+                    .row_bytes = a->cols * (int64_t)sizeof(G)};
+        both.of[i] = {.grad = grad,
+                      .keys = sorts[i].sorted,
+                      .rows = sorts[i].rows,
+                      .parts = (float *)(at + l.parts),
+                      .arrived = sorts[i].counters,
+                      .accumulate = accumulate};
+    }
+    cudaError_t e = yk_cuda_sort_rows(sorts, both.n, a->rows, s);
     if (e != cudaSuccess) return e;
-    float *edges = (float *)((char *)ws + yk_cuda_sort_bytes(a->rows));
-    int64_t threads = at_most(div_up(div_up(a->cols, V), 32) * 32, 256);
-    dim3 grid((unsigned)div_up(a->rows, CHUNK), (unsigned)div_up(a->cols, threads * V));
-    sum_chunks<T, G, V><<<grid, (unsigned)threads, 0, s>>>(dw, edges, (const T *)a->dy, sorted,
-                                                           rows, a->rows, a->cols, accumulate);
-    join_chunks<G, V>
-        <<<grid, (unsigned)threads, 0, s>>>(dw, edges, sorted, a->rows, a->cols, accumulate);
+    dim3 grid((unsigned)(both.n * div_up(l.n_chunks, WARPS)), (unsigned)groups);
+    sum_runs<T, G, V><<<grid, 32 * WARPS, 0, s>>>(both, (const T *)a->dy, a->rows, a->cols);
     return cudaGetLastError();
-}
-
-template <typename T, typename G>
-static cudaError_t launch_backward(const yk_embed_backward_args *a, void *dw, const int32_t *keys,
-                                   int64_t n_keys, bool accumulate, void *ws, cudaStream_t s)
-{
-    constexpr int V = sizeof(T) < sizeof(G) ? 16 / (int)sizeof(G) : full_pack<T>();
-    bool wide = a->cols % full_pack<T>() == 0 && is_aligned(dw) && is_aligned(a->dy);
-    return wide ? launch_sums<T, G, V>(a, (G *)dw, keys, n_keys, accumulate, ws, s)
-                : launch_sums<T, G, 1>(a, (G *)dw, keys, n_keys, accumulate, ws, s);
 }
 
 cudaError_t yk_cuda_embed_backward(const yk_embed_backward_args *a, void *ws, cudaStream_t s)
@@ -202,11 +314,10 @@ cudaError_t yk_cuda_embed_backward(const yk_embed_backward_args *a, void *ws, cu
         using T = decltype(zero);
         return with_type(a->grad_dtype, [&](auto grad_zero) {
             using G = decltype(grad_zero);
-            cudaError_t e =
-                launch_backward<T, G>(a, a->dwte, a->tokens, a->vocab, a->accumulate_wte, ws, s);
-            if (e != cudaSuccess || !a->dwpe) return e;
-            return launch_backward<T, G>(a, a->dwpe, a->positions, a->max_positions,
-                                         a->accumulate_wpe, ws, s);
+            constexpr int V = sizeof(T) < sizeof(G) ? 16 / (int)sizeof(G) : full_pack<T>();
+            bool wide = a->cols % full_pack<T>() == 0 && is_aligned(a->dwte) &&
+                        is_aligned(a->dwpe) && is_aligned(a->dy);
+            return wide ? launch_backward<T, G, V>(a, ws, s) : launch_backward<T, G, 1>(a, ws, s);
         });
     });
 }

@@ -24,12 +24,19 @@ cudaError_t yk_cuda_kernels_prepare(int shared_bytes_max);
 cudaError_t yk_cuda_embed_forward(const yk_embed_forward_args *a, cudaStream_t s);
 cudaError_t yk_cuda_embed_backward(const yk_embed_backward_args *a, void *ws, cudaStream_t s);
 
-/* Stable sort of 0 .. n-1 by keys[i] < n_keys: sorted keys and the i they came from. Rows of `zero`,
- * (n_keys) of row_bytes, become zero at the same time, at least those that no key names; NULL: none is
- * touched. ws: yk_cuda_sort_bytes(n); the outputs lie in it. */
-cudaError_t yk_cuda_sort_rows(const int32_t *keys, int64_t n, int64_t n_keys, void *zero,
-                              int64_t row_bytes, void *ws, const int32_t **sorted_keys_out,
-                              const int32_t **rows_out, cudaStream_t s);
+/* Rows 0 .. n-1 with equal keys are to come together, in order of row; the order of keys is any,
+ * but the same in every run. */
+typedef struct yk_cuda_sort {
+    const int32_t *keys;    /* (n) less than n_keys */
+    int32_t *sorted, *rows; /* (n) results: keys, and the rows that they came from */
+    void *list;             /* (n) pairs of int32, for its own use */
+    unsigned *counters;     /* (n_counters) become 0 */
+    void *zero; /* (n_keys) of row_bytes become zero, at least where no key names them; or NULL */
+    int64_t n_counters, n_keys, row_bytes;
+} yk_cuda_sort;
+
+/* One or two sorts of n rows each. */
+cudaError_t yk_cuda_sort_rows(const yk_cuda_sort *sorts, int n_sorts, int64_t n, cudaStream_t s);
 
 /* norm_forward.cu, norm_backward.cu */
 cudaError_t yk_cuda_norm_forward(const yk_norm_forward_args *a, cudaStream_t s);

@@ -23,19 +23,30 @@
 /* ---- embedding: rows sorted by token
  * ------------------------------------------------------ */
 
-#define YK_CUDA_SORTERS     16 /* blocks that sort */
-#define YK_CUDA_EMBED_CHUNK 64 /* sorted rows that one block sums */
+#define YK_CUDA_EMBED_CHUNK 32 /* sorted rows that one warp sums: a lane knows about one */
 
-/* One of the four columns of the sort: keys and rows, twice. */
-static inline int64_t yk_cuda_sort_column_bytes(int64_t n)
-{
-    return yk_round_up(n * 4, YK_CUDA_ALIGNMENT);
-}
+/* Of one table; offsets in bytes. */
+typedef struct yk_cuda_embed_layout {
+    int64_t n_chunks;
+    int64_t sorted, rows; /* (R) int32: sorted keys, and the rows that they came from */
+    int64_t list;         /* (R,2) int32: for the sort's use */
+    int64_t arrived;      /* (n_chunks, groups of 32 columns or more) int32 */
+    int64_t parts;        /* (n_chunks,2,C) fp32: sums of runs that cross a chunk's edge */
+    int64_t bytes;
+} yk_cuda_embed_layout;
 
-static inline int64_t yk_cuda_sort_bytes(int64_t n)
+static inline yk_cuda_embed_layout yk_cuda_embed_plan(int64_t rows, int64_t cols)
 {
-    int64_t counts = 256 * YK_CUDA_SORTERS * 4, meetings = 4;
-    return 4 * yk_cuda_sort_column_bytes(n) + yk_round_up(counts + meetings, YK_CUDA_ALIGNMENT);
+    yk_cuda_embed_layout l;
+    int64_t unit = YK_CUDA_ALIGNMENT;
+    l.n_chunks = yk_div_up(rows, YK_CUDA_EMBED_CHUNK);
+    l.sorted = 0;
+    l.rows = yk_round_up(rows * 4, unit);
+    l.list = l.rows + yk_round_up(rows * 4, unit);
+    l.arrived = l.list + yk_round_up(rows * 8, unit);
+    l.parts = l.arrived + yk_round_up(l.n_chunks * yk_div_up(cols, 32) * 4, unit);
+    l.bytes = l.parts + yk_round_up(l.n_chunks * 2 * cols * 4, unit);
+    return l;
 }
 
 /* ---- sums over rows

@@ -13,12 +13,9 @@ static bool is_16_bit(yk_dtype t)
     return t == YK_BF16 || t == YK_F16;
 }
 
-/* Rows sorted by token, and what runs of equal tokens leave at the edges of
- * chunks. Positions take the same place afterwards. */
 static int64_t cuda_embed_backward(const yk_embed_backward_args *a)
 {
-    int64_t edges = yk_div_up(a->rows, YK_CUDA_EMBED_CHUNK) * 2 * a->cols * 4;
-    return yk_cuda_sort_bytes(a->rows) + yk_round_up(edges, YK_CUDA_ALIGNMENT);
+    return yk_cuda_embed_plan(a->rows, a->cols).bytes * (a->dwpe ? 2 : 1);
 }
 
 /* Partial sums of dweight and dbias, (YK_CUDA_NORM_BLOCKS,2,C) fp32, with those of dx and add 4 of them;

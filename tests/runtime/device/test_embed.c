@@ -4,6 +4,8 @@
  * rounding of storage. Backward: n eps of the sum of |terms| for a row that n rows of dy reach; a
  * row that none reaches is exactly zero, or exactly what it was.
  */
+#include <stdlib.h>
+
 #include "tests/runtime/device/op_case.h"
 
 static void forward_case(op_case *c, yk_dtype t, int64_t rows, int64_t cols, bool positions)
@@ -41,16 +43,29 @@ static void embed_forward_family(op_case *c)
                 forward_case(c, op_dtypes[d], sizes[i][0], sizes[i][1], positions);
 }
 
+/* Of a hundred rows `often` have one token, the others any. */
+static op_buffer *draw_tokens(op_case *c, int64_t rows, int64_t vocab, int often)
+{
+    int32_t *values = calloc((size_t)rows + 1, sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < rows; i++)
+        values[i] = (int32_t)(i * 37 % 100 < often ? vocab / 3 : op_random_below(c, vocab));
+    op_buffer *b = op_integers(c, rows, values);
+    free(values);
+    return b;
+}
+
 /* Some of each table's rows are used often, others never. */
 static void backward_case(op_case *c, yk_dtype t, yk_dtype grad, int64_t rows, int64_t cols,
-                          int64_t vocab, bool positions, bool add_wte, bool add_wpe)
+                          int64_t vocab, int often, bool positions, bool add_wte, bool add_wpe)
 {
     int64_t max_positions = 257;
-    op_case_begin(c, t, "embed_backward %s R=%d C=%d V=%d positions=%d accumulate=%d,%d",
-                  yk_dtype_name(grad), (int)rows, (int)cols, (int)vocab, positions, add_wte,
+    op_case_begin(c, t, "embed_backward %s R=%d C=%d V=%d often=%d positions=%d accumulate=%d,%d",
+                  yk_dtype_name(grad), (int)rows, (int)cols, (int)vocab, often, positions, add_wte,
                   add_wpe);
     op_buffer *dy = op_input(c, t, rows * cols, 1);
-    op_buffer *tokens = op_indices(c, rows, vocab), *at = op_indices(c, rows, max_positions);
+    op_buffer *tokens = draw_tokens(c, rows, vocab, often);
+    op_buffer *at = op_indices(c, rows, max_positions);
     op_buffer *dwte = op_gradient(c, grad, vocab * cols, add_wte);
     op_buffer *dwpe = op_gradient(c, grad, max_positions * cols, add_wpe);
     OP_RUN(c, yk_embed_backward,
@@ -87,17 +102,29 @@ static void embed_backward_family(op_case *c)
             for (int wide = 0; wide < 2; wide++)
                 for (int how = 0; how < 5; how++)
                     backward_case(c, op_dtypes[d], wide ? YK_F32 : op_dtypes[d], sizes[i][0],
-                                  sizes[i][1], 31, how < 4, how & 1, how & 2);
+                                  sizes[i][1], 31, 0, how < 4, how & 1, how & 2);
 }
 
 /* More tokens and rows than one block of a GPU takes at a time, and numbers of three bytes. */
 static void embed_backward_large_family(op_case *c)
 {
     for (int add = 0; add < 2; add++) {
-        backward_case(c, YK_BF16, YK_BF16, 20011, 8, 31, true, add, add);
-        backward_case(c, YK_BF16, YK_F32, 600, 16, 601, false, add, false);
-        backward_case(c, YK_F32, YK_F32, 300, 4, 70001, false, add, false);
+        backward_case(c, YK_BF16, YK_BF16, 20011, 8, 31, 0, true, add, add);
+        backward_case(c, YK_BF16, YK_F32, 600, 16, 601, 0, false, add, false);
+        backward_case(c, YK_F32, YK_F32, 300, 4, 70001, 0, false, add, false);
     }
+    backward_case(c, YK_F32, YK_F32, 300, 1, 1100001, 0, false, true, false);
+}
+
+/* A token that has some of the rows, more than a block of a GPU lists in its own memory, or all. */
+static void embed_backward_frequent_family(op_case *c)
+{
+    static const int often[] = {5, 60, 100};
+    for (int i = 0; i < 3; i++)
+        for (int add = 0; add < 2; add++) {
+            backward_case(c, YK_BF16, YK_BF16, 1203, 264, 301, often[i], true, add, !add);
+            backward_case(c, YK_F32, YK_F32, 5003, 3, 9001, often[i], false, add, false);
+        }
 }
 
 static void embed_forward_agrees_with_the_oracle(void **state)
@@ -115,10 +142,15 @@ static void embed_backward_of_many_rows_and_tokens_agrees_with_the_oracle(void *
     embed_backward_large_family(*state);
 }
 
+static void embed_backward_of_a_frequent_token_agrees_with_the_oracle(void **state)
+{
+    embed_backward_frequent_family(*state);
+}
+
 static void embed_backward_of_no_rows_is_zero_or_what_was_there(void **state)
 {
     for (int how = 0; how < 4; how++)
-        backward_case(*state, YK_BF16, YK_F32, 0, 17, 31, true, how & 1, how & 2);
+        backward_case(*state, YK_BF16, YK_F32, 0, 17, 31, 0, true, how & 1, how & 2);
 }
 
 static void embed_forward_of_no_rows_does_nothing(void **state)
@@ -132,6 +164,7 @@ static void embed_gives_the_same_bits_again(void **state)
     op_expect_same_bits_again(embed_forward_family);
     op_expect_same_bits_again(embed_backward_family);
     op_expect_same_bits_again(embed_backward_large_family);
+    op_expect_same_bits_again(embed_backward_frequent_family);
 }
 
 int main(void)
@@ -141,6 +174,7 @@ int main(void)
         OP_TEST(embed_forward_agrees_with_the_oracle),
         OP_TEST(embed_backward_agrees_with_the_oracle),
         OP_TEST(embed_backward_of_many_rows_and_tokens_agrees_with_the_oracle),
+        OP_TEST(embed_backward_of_a_frequent_token_agrees_with_the_oracle),
         OP_TEST(embed_backward_of_no_rows_is_zero_or_what_was_there),
         OP_TEST(embed_forward_of_no_rows_does_nothing),
         cmocka_unit_test(embed_gives_the_same_bits_again),
