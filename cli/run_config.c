@@ -17,7 +17,7 @@ static yk_status read_file(yk_config *config, const char *path)
                        "it is a preset, and a file is wanted; write one with model.preset: %s, or "
                        "give yours and --set model.preset=%s",
                        path, path);
-    YK_TRY(yk_file_read_all(path, &text, &bytes));
+    YK_TRY(yk_file_read_short(path, YK_CONFIG_TEXT_MAX, &text, &bytes));
     yk_status status = yk_config_read(config, path, text, (size_t)bytes);
     free(text);
     return status;

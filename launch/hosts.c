@@ -152,12 +152,15 @@ static yk_status read_line(yk_hosts *hosts, const char *where, char *line)
     return slots ? add(hosts, name, strcspn(name, ":"), slots) : add_word(hosts, where, name);
 }
 
+/* Of a file that names hosts. */
+#define FILE_BYTES_MAX (1 << 20)
+
 yk_status yk_hosts_read_file(const char *path, yk_hosts *hosts_out)
 {
     yk_hosts hosts = {NULL, 0};
     char *text, *rest, *line;
     int64_t bytes;
-    YK_TRY(yk_file_read_all(path, &text, &bytes));
+    YK_TRY(yk_file_read_short(path, FILE_BYTES_MAX, &text, &bytes));
     yk_status status = YK_OK;
     if (memchr(text, '\0', (size_t)bytes) || !yk_utf8_is_valid(text, (size_t)bytes))
         status = yk_fail(YK_EINVAL, path, "is not text; name one host a line: `name slots=N`");

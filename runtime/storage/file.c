@@ -149,12 +149,19 @@ yk_status yk_file_sync(yk_file *file)
     return err ? yk_file_error("write", file->target ? file->target : file->path, err) : YK_OK;
 }
 
+static yk_status fail_long(const yk_file *file, int64_t most)
+{
+    return yk_fail(YK_EINVAL, file->path, "is longer than %lld bytes; is it another file?",
+                   (long long)most);
+}
+
 /* Read from the file's own position to its end, wherever that is: a pipe has no size. `room` > 0 is
  * a guess of how much that may be. One byte is left free behind the content. */
-static yk_status read_to_end(yk_file *file, int64_t room, char **data, int64_t *n)
+static yk_status read_to_end(yk_file *file, int64_t room, int64_t most, char **data, int64_t *n)
 {
     int64_t capacity = 0;
     for (*n = 0;;) {
+        if (*n > most) return fail_long(file, most);
         if (*n == capacity) {
             capacity = capacity ? capacity + capacity / 2 : room;
             char *grown = realloc(*data, (size_t)capacity + 1);
@@ -174,13 +181,20 @@ static yk_status read_to_end(yk_file *file, int64_t room, char **data, int64_t *
 
 yk_status yk_file_read_all(const char *path, char **data_out, int64_t *bytes_out)
 {
+    return yk_file_read_short(path, INT64_C(1) << 30, data_out, bytes_out);
+}
+
+yk_status yk_file_read_short(const char *path, int64_t most, char **data_out, int64_t *bytes_out)
+{
     yk_file *file;
     int64_t bytes = 0;
     char *data = NULL;
     YK_TRY(yk_file_open(path, YK_FILE_READ, &file));
     yk_status status = yk_file_size(file, &bytes);
+    if (status == YK_OK && bytes > most) status = fail_long(file, most);
     /* Room for one byte more than there are, so that the end is met without growing. */
-    if (status == YK_OK) status = read_to_end(file, bytes < 64 ? 64 : bytes + 1, &data, &bytes);
+    if (status == YK_OK)
+        status = read_to_end(file, bytes < 64 ? 64 : bytes + 1, most, &data, &bytes);
     yk_file_abandon(file); /* read only: nothing can be lost */
     if (status != YK_OK) {
         free(data);

@@ -77,8 +77,14 @@ yk_status yk_file_write_at(yk_file *file, const void *data, int64_t bytes, int64
 /* Return when what was written is on the disk.                                           [local] */
 yk_status yk_file_sync(yk_file *file);
 
-/* Read a whole file. The content is owned by the caller (free()) and followed by a 0 byte that is
- * not counted.                                                                           [local] */
+/* Read a whole file of at most `most` bytes: one that has no end, as a device may be, is no surprise.
+ * The content is owned by the caller (free()) and followed by a 0 byte that is not counted.   [local]
+ *
+ * YK_EINVAL  it is longer
+ */
+yk_status yk_file_read_short(const char *path, int64_t most, char **data_out, int64_t *bytes_out);
+
+/* Likewise of 1 GiB, which no text has that is read whole. */
 yk_status yk_file_read_all(const char *path, char **data_out, int64_t *bytes_out);
 
 /* A file's content in memory, read-only. An empty file has data NULL. */

@@ -45,6 +45,9 @@ END
 
 case_is "the configuration"
 refused_command "absent.yaml: cannot open: No such file" "$yoke" train absent.yaml
+refused_command "/dev/zero: is longer than 1048576 bytes; is it another file?" "$yoke" train /dev/zero
+truncate -s 3G huge.yaml
+refused_command "huge.yaml: is longer than 1048576 bytes" "$yoke" train huge.yaml
 refused_command "the usage is" "$yoke" train
 refused_command "c.yaml" "$yoke" train c.yaml c.yaml
 printf 'train:\n  batch: 4\n  stepz: 3\n' >typo.yaml

@@ -111,7 +111,7 @@ expect_text err "b.invalid has no IPv4 address here"
 case_is "launch's own faults are one line"
 for words in "-n 0 train $config" "-n x train $config" "plan $config" "trian $config" "" "-n 2" \
     "--hosts a:x train $config" "--hostfile $scratch/none train $config" "--submit train $config" \
-    "--hosts a:1 --hostfile b train $config" "--hosts no..name:1 train $config" "place"; do
+    "--hosts a:1 --hostfile b train $config" "--hostfile /dev/zero train $config" "--hosts no..name:1 train $config" "place"; do
     launch $words
     expect_status 2
     [ "$(wc -l <<<"$err")" -eq 1 ] || fail "not one line for: $words"

@@ -144,6 +144,22 @@ static void offsets_have_64_bits(void **state)
     yk_file_map_close(&map);
 }
 
+static void what_is_longer_than_can_be_meant_is_not_read(void **state)
+{
+    place *p = *state;
+    char *text = NULL;
+    int64_t n;
+    scratch_write(p->path, p->dir, "file", "12345", 5);
+    assert_int_equal(yk_file_read_short(p->path, 5, &text, &n), YK_OK);
+    assert_int_equal(n, 5);
+    free(text);
+    EXPECT_FAILURE(yk_file_read_short(p->path, 4, &text, &n), YK_EINVAL, "longer than 4 bytes");
+    EXPECT_FAILURE(yk_file_read_short("/dev/zero", 1 << 20, &text, &n), YK_EINVAL,
+                   "/dev/zero: is longer than 1048576 bytes");
+    assert_int_equal(truncate(p->path, (off_t)1 << 31), 0); /* a hole */
+    EXPECT_FAILURE(yk_file_read_all(p->path, &text, &n), YK_EINVAL, "another file?");
+}
+
 static void a_wrong_path_is_the_users_mistake(void **state)
 {
     place *p = *state;
@@ -325,6 +341,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_pipe_is_read_to_its_end_and_not_mapped, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(offsets_have_64_bits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_longer_than_can_be_meant_is_not_read, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_wrong_path_is_the_users_mistake, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reading_past_the_end_says_so, set_up, tear_down),
         cmocka_unit_test_setup_teardown(replacing_is_whole_or_not_at_all, set_up, tear_down),
