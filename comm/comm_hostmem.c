@@ -37,8 +37,7 @@ static yk_status create_own(const yk_comm *c, hostmem_group *g)
     YK_TRY(create_copies(device, "reduce down", "reduce up", &g->copies[HOSTMEM_LANE_REDUCE]));
     YK_TRY(create_copies(device, "gather down", "gather up", &g->copies[HOSTMEM_LANE_GATHER]));
     for (int i = 0; i < HOSTMEM_N_EVENTS; i++)
-        for (int j = 0; j < HOSTMEM_ARRIVALS; j++)
-            YK_TRY(yk_event_create(device, &g->events[i][j]));
+        for (int j = 0; j < HOSTMEM_TURNS; j++) YK_TRY(yk_event_create(device, &g->events[i][j]));
     yk_stream *down = g->copies[HOSTMEM_LANE_REDUCE].down;
     YK_TRY(yk_zero(down, c->staging + g->layout.n_flushed, sizeof(int64_t)));
     return yk_stream_synchronize(down);
@@ -50,7 +49,7 @@ static void hostmem_destroy(yk_comm *c)
     hostmem_group *g = yk_hostmem_of(c);
     for (int i = 0; i < 2; i++) destroy_copies(&g->copies[i]);
     for (int i = 0; i < HOSTMEM_N_EVENTS; i++)
-        for (int j = 0; j < HOSTMEM_ARRIVALS; j++) yk_event_destroy(g->events[i][j]);
+        for (int j = 0; j < HOSTMEM_TURNS; j++) yk_event_destroy(g->events[i][j]);
     yk_hostmem_guard_stop(g);
     yk_hostmem_unmap(c, &g->shelf);
     yk_hostmem_unmap(c, &g->segment);

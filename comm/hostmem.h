@@ -27,9 +27,14 @@
 
 #define HOSTMEM_DEPTH 4
 
-/* Chunks of a sum that may have arrived, or be arriving, on the device. The sum must find a place among the
- * model's own kernels, which may take long. */
+/* Chunks of a sum that may have arrived, or be arriving, in staging memory. The sum must find a place among
+ * the model's own kernels, which may take long; and where ranks share a GPU, one sends so many while
+ * the other waits for the copy engine. */
 #define HOSTMEM_ARRIVALS 4
+
+/* Events of each kind, which chunks take in turns: that of a chunk can be waited for until so many more have
+ * been issued. */
+#define HOSTMEM_TURNS 8
 
 /* Words of the segment, each from a rank to a rank; they grow, modulo 2^32. */
 typedef enum hostmem_word {
@@ -99,8 +104,8 @@ typedef struct hostmem_group {
     hostmem_segment shelf; /* with a shelf: words, then what ranks have put there */
     atomic_bool has_shelf; /* it is mapped: the guard looks at it */
     MPI_Comm mpi;
-    hostmem_copies copies[2];                             /* HOSTMEM_LANE_REDUCE and _GATHER */
-    yk_event *events[HOSTMEM_N_EVENTS][HOSTMEM_ARRIVALS]; /* of chunks, taken in turns */
+    hostmem_copies copies[2]; /* HOSTMEM_LANE_REDUCE and _GATHER */
+    yk_event *events[HOSTMEM_N_EVENTS][HOSTMEM_TURNS];
     uint32_t n_begun[HOSTMEM_N_LANES];
     int64_t begun_ns[HOSTMEM_N_LANES];                    /* where streams pass */
     uint32_t n_parts, n_sums, n_met_reduce, n_met_values; /* chunks and meetings issued */

@@ -89,31 +89,28 @@ int64_t yk_comm_hostmem_shared_bytes(const yk_comm *c)
     return l.rank_bytes + yk_round_up(l.control_bytes / l.n, PAGE);
 }
 
-/* A transfer of time T and k chunks, each of which costs some c to start, takes (k + steps) (T / k + c): the
- * last chunk goes through so many more steps when it has gone down. That is least for k = sqrt(steps T / c).
- * START_BYTES is what travels in c. Chunks of unlike sizes are no better: between two steps of one speed
- * the largest counts, wherever it is. */
-static int64_t chunk_of(int64_t bytes, int64_t room, int steps)
+/* A transfer of time T and k chunks, each of which costs some c to start, takes (k + 1) (T / k + c), for the
+ * last comes up when it has gone down: least for k = sqrt(T / c). START_BYTES is what travels in c.
+ * Chunks of unlike sizes are no better: between two steps of one speed the largest counts, wherever it
+ * is. */
+static int64_t chunk_of(int64_t bytes, int64_t room)
 {
     int64_t least = yk_min(room, CHUNK_BYTES_MIN);
-    int64_t best = (int64_t)sqrt((double)bytes * (double)START_BYTES / steps);
+    int64_t best = (int64_t)sqrt((double)bytes * (double)START_BYTES);
     return yk_max(yk_min(best, room), least);
 }
-
-#define GATHER_STEPS 1 /* up */
-#define REDUCE_STEPS 2 /* up, when the own part has left that place, and being added */
 
 int64_t yk_comm_hostmem_chunk(const yk_comm *c, int64_t count, yk_dtype wire)
 {
     hostmem_layout l = yk_hostmem_lay_out(c);
     int64_t element = yk_dtype_bytes(wire);
-    int64_t chunk = chunk_of(count * element, l.chunk_bytes, REDUCE_STEPS) / element;
+    int64_t chunk = chunk_of(count * element, l.chunk_bytes) / element;
     return yk_min(yk_round_up(chunk, 128), l.chunk_bytes / element);
 }
 
 int64_t yk_comm_hostmem_gather_chunk(const yk_comm *c, int64_t bytes)
 {
-    return yk_round_up(chunk_of(bytes, yk_hostmem_lay_out(c).gather_bytes, GATHER_STEPS), 256);
+    return yk_round_up(chunk_of(bytes, yk_hostmem_lay_out(c).gather_bytes), 256);
 }
 
 /* ---- finding ------------------------------------------------------------------------------ */

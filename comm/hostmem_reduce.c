@@ -13,8 +13,10 @@
  * room for more of them to arrive. Where elements are what travels, nothing is packed: parts leave from
  * where they lie, and sums arrive where they belong, which has left by then, or the sum would not have
  * been formed. A rank that then keeps its own sum alone lets the others' parts arrive where those lay
- * that it has sent them: no sum holds up the link, though a product may leave a sum no multiprocessor
- * for milliseconds. A long sum for all ranks is first formed like that.
+ * that it sent them HOSTMEM_ARRIVALS chunks before, the first ones in staging memory: no sum holds up
+ * the link, though a product may leave a sum no multiprocessor for milliseconds, nor does one way of
+ * the link hold up the other. A long sum for all ranks is formed like that, and goes to them behind all
+ * parts: then most of it has long been formed.
  */
 #include "comm/hostmem.h"
 #include "runtime/base/arith.h"
@@ -52,6 +54,31 @@ static span span_of(const sums *x, int64_t k)
                   .bytes = n * yk_dtype_bytes(x->r->wire)};
 }
 
+/* Does it arrive where another one lay that has left? */
+static bool takes_place(const sums *x, const span *s)
+{
+    return x->in_place && s->number >= HOSTMEM_ARRIVALS;
+}
+
+/* ---- events ------------------------------------------------------------------------------- */
+
+static yk_event *event_of(const sums *x, hostmem_event kind, int64_t number)
+{
+    return x->group->events[kind][number & (HOSTMEM_TURNS - 1)];
+}
+
+static yk_status tell(const sums *x, hostmem_event kind, const span *s, yk_stream *stream)
+{
+    return yk_event_record(event_of(x, kind, s->number), stream);
+}
+
+/* Of the chunk that is `before` ones before; those of other reductions are over. */
+static yk_status await(const sums *x, hostmem_event kind, const span *s, int before,
+                       yk_stream *stream)
+{
+    return yk_event_wait(event_of(x, kind, (int64_t)s->number - before), stream);
+}
+
 /* ---- where things lie --------------------------------------------------------------------- */
 
 /* Slot i of those that begin at `base` in staging memory, `width` of them to a chunk. */
@@ -70,8 +97,12 @@ static char *part(const sums *x, const span *s, int rank)
 static char *arrivals(const sums *x, const span *s, int64_t *stride_out)
 {
     const hostmem_layout *l = &x->group->layout;
-    *stride_out = x->in_place ? x->r->count * yk_dtype_bytes(x->r->dtype) : l->chunk_bytes;
-    if (x->in_place) return part(x, s, 0);
+    if (takes_place(x, s)) {
+        span left = span_of(x, s->number - HOSTMEM_ARRIVALS);
+        *stride_out = x->r->count * yk_dtype_bytes(x->r->dtype);
+        return part(x, &left, 0);
+    }
+    *stride_out = l->chunk_bytes;
     return x->comm->staging + l->in + s->arrival * l->n * l->chunk_bytes;
 }
 
@@ -86,7 +117,7 @@ static int other(const sums *x, int rank)
 static yk_status pack(const sums *x, const span *s)
 {
     const hostmem_group *g = x->group;
-    YK_TRY(yk_event_wait(g->events[HOSTMEM_SENT][s->parity], x->stream));
+    YK_TRY(await(x, HOSTMEM_SENT, s, 2, x->stream));
     for (int p = 0; p < x->comm->size; p++)
         if (p != x->comm->index)
             YK_TRY(yk_pack(x->stream,
@@ -98,8 +129,8 @@ static yk_status pack(const sums *x, const span *s)
                                            .n = s->n,
                                            .dtype = x->r->dtype,
                                            .wire = x->r->wire}));
-    YK_TRY(yk_event_record(g->events[HOSTMEM_PACKED][s->parity], x->stream));
-    return yk_event_wait(g->events[HOSTMEM_PACKED][s->parity], x->copies->down);
+    YK_TRY(tell(x, HOSTMEM_PACKED, s, x->stream));
+    return await(x, HOSTMEM_PACKED, s, 0, x->copies->down);
 }
 
 static yk_status send(const sums *x, const span *s)
@@ -115,7 +146,7 @@ static yk_status send(const sums *x, const span *s)
                                s->bytes));
     }
     if (!x->packs && !x->in_place) return YK_OK;
-    return yk_event_record(g->events[HOSTMEM_SENT][s->parity], x->copies->down);
+    return tell(x, HOSTMEM_SENT, s, x->copies->down);
 }
 
 /* All parts of a chunk, where the sum reads them. */
@@ -125,16 +156,15 @@ static yk_status receive(const sums *x, const span *s)
     int n = x->comm->size;
     int64_t stride;
     char *to = arrivals(x, s, &stride);
-    YK_TRY(yk_event_wait(x->in_place ? g->events[HOSTMEM_SENT][s->parity]
-                                     : g->events[HOSTMEM_SUMMED][s->arrival],
-                         x->copies->up));
+    hostmem_event is_free = takes_place(x, s) ? HOSTMEM_SENT : HOSTMEM_SUMMED;
+    YK_TRY(await(x, is_free, s, HOSTMEM_ARRIVALS, x->copies->up));
     for (int i = 1; i < n; i++) {
         int from = (x->comm->index + n - i) % n;
         YK_TRY(yk_hostmem_receive(x->comm, HOSTMEM_PART_READY, from, g->n_parts + s->number,
                                   to + from * stride, s->bytes));
     }
-    YK_TRY(yk_event_record(g->events[HOSTMEM_ARRIVED][s->arrival], x->copies->up));
-    return yk_event_wait(g->events[HOSTMEM_ARRIVED][s->arrival], x->stream);
+    YK_TRY(tell(x, HOSTMEM_ARRIVED, s, x->copies->up));
+    return await(x, HOSTMEM_ARRIVED, s, 0, x->stream);
 }
 
 static yk_status sum(const sums *x, const span *s, void *to)
@@ -184,17 +214,17 @@ static yk_status add(const sums *x, const span *s)
     if (r->shard) {
         int64_t element = yk_dtype_bytes(r->travels ? r->wire : r->dtype);
         YK_TRY(sum(x, s, (char *)r->shard + s->begin * element));
-        return yk_event_record(g->events[HOSTMEM_SUMMED][s->arrival], x->stream);
+        return tell(x, HOSTMEM_SUMMED, s, x->stream);
     }
     char *own = part(x, s, x->comm->index);
     char *to = x->packs ? staging(x, g->layout.sum, s, 1, 0) : own;
-    if (x->packs) YK_TRY(yk_event_wait(g->events[HOSTMEM_SUM_SENT][s->parity], x->stream));
+    if (x->packs) YK_TRY(await(x, HOSTMEM_SUM_SENT, s, 2, x->stream));
     YK_TRY(sum(x, s, to));
-    YK_TRY(yk_event_record(g->events[HOSTMEM_SUMMED][s->arrival], x->stream));
-    YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][s->arrival], x->copies->down));
+    YK_TRY(tell(x, HOSTMEM_SUMMED, s, x->stream));
+    YK_TRY(await(x, HOSTMEM_SUMMED, s, 0, x->copies->down));
     YK_TRY(send_sum(x, s, to));
     if (!x->packs) return YK_OK;
-    YK_TRY(yk_event_record(g->events[HOSTMEM_SUM_SENT][s->parity], x->copies->down));
+    YK_TRY(tell(x, HOSTMEM_SUM_SENT, s, x->copies->down));
     return unpack(x, s, to, x->comm->index);
 }
 
@@ -203,7 +233,7 @@ static yk_status spread(const sums *x, const span *s)
 {
     const hostmem_group *g = x->group;
     int n = x->comm->size;
-    if (x->packs) YK_TRY(yk_event_wait(g->events[HOSTMEM_UNPACKED][s->parity], x->copies->up));
+    if (x->packs) YK_TRY(await(x, HOSTMEM_UNPACKED, s, 2, x->copies->up));
     for (int i = 1; i < n; i++) {
         int from = (x->comm->index + i) % n;
         char *to =
@@ -212,12 +242,12 @@ static yk_status spread(const sums *x, const span *s)
                                   s->bytes));
     }
     if (!x->packs) return YK_OK;
-    YK_TRY(yk_event_record(g->events[HOSTMEM_BACK][s->parity], x->copies->up));
-    YK_TRY(yk_event_wait(g->events[HOSTMEM_BACK][s->parity], x->stream));
+    YK_TRY(tell(x, HOSTMEM_BACK, s, x->copies->up));
+    YK_TRY(await(x, HOSTMEM_BACK, s, 0, x->stream));
     for (int p = 0; p < n; p++)
         if (p != x->comm->index)
             YK_TRY(unpack(x, s, staging(x, g->layout.back, s, n - 1, other(x, p)), p));
-    return yk_event_record(g->events[HOSTMEM_UNPACKED][s->parity], x->stream);
+    return tell(x, HOSTMEM_UNPACKED, s, x->stream);
 }
 
 /* ---- the whole ---------------------------------------------------------------------------- */
@@ -233,10 +263,18 @@ static yk_status add_all(const sums *x, int64_t n_chunks)
     return YK_OK;
 }
 
-/* For all ranks, but first as for this one alone, so that what arrives has room. */
+/* Let `stream` go on when chunk `number` has been added; so late that its event is another's, that one is. */
+static yk_status await_sum(const sums *x, int64_t number, int64_t n_chunks, yk_stream *stream)
+{
+    int64_t oldest = yk_max(0, n_chunks - HOSTMEM_TURNS);
+    number = yk_max(yk_min(number, n_chunks - 1), oldest);
+    return yk_event_wait(event_of(x, HOSTMEM_SUMMED, number), stream);
+}
+
+/* For all ranks, but first as for this one alone, so that what arrives has room. Where a sum comes back,
+ * a part lay that arrived HOSTMEM_ARRIVALS chunks later, and has been added. */
 static yk_status add_then_spread(const sums *x, int64_t n_chunks)
 {
-    const hostmem_group *g = x->group;
     sums first = *x;
     yk_reduction own = *x->r;
     span all = span_of(x, 0);
@@ -244,13 +282,16 @@ static yk_status add_then_spread(const sums *x, int64_t n_chunks)
     first.r = &own;
     first.in_place = true;
     YK_TRY(add_all(&first, n_chunks));
-    YK_TRY(yk_event_record(g->events[HOSTMEM_SUMMED][0], x->stream));
-    YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][0], x->copies->down));
-    YK_TRY(yk_event_wait(g->events[HOSTMEM_SUMMED][0], x->copies->up));
     for (int64_t k = 0; k < n_chunks + 1; k++) {
         span sent = span_of(x, k), spread_out = span_of(x, k - 1);
-        if (k < n_chunks) YK_TRY(send_sum(x, &sent, part(x, &sent, x->comm->index)));
-        if (k >= 1) YK_TRY(spread(x, &spread_out));
+        if (k < n_chunks) {
+            YK_TRY(await_sum(x, k, n_chunks, x->copies->down));
+            YK_TRY(send_sum(x, &sent, part(x, &sent, x->comm->index)));
+        }
+        if (k >= 1) {
+            YK_TRY(await_sum(x, k - 1 + HOSTMEM_ARRIVALS, n_chunks, x->copies->up));
+            YK_TRY(spread(x, &spread_out));
+        }
     }
     return YK_OK;
 }

@@ -136,8 +136,9 @@ static void what_it_takes_is_bounded(void **state)
     }
 }
 
-/* A copy with its words costs what half a megabyte does: long shards go in long chunks. Those of a sum, which
- * goes through one more step, are shorter; and what all ranks have under way is bounded. */
+/* A copy with its words costs what half a megabyte does: long shards go in long chunks, those of a sum in
+ * shorter ones, since they take memory of the device as well; and what all ranks have under way is
+ * bounded. */
 static void long_shards_travel_in_long_chunks(void **state)
 {
     (void)state;
