@@ -45,6 +45,7 @@ typedef struct yk_backend {
     void (*set_tf32)(yk_device *d, bool on); /* NULL: the device has no TF32 */
     /* NULL: the device has its own attention alone. */
     yk_status (*set_attention)(yk_device *d, yk_attention_provider provider, bool deterministic);
+    yk_status (*limit_shared)(yk_device *d, int64_t bytes); /* NULL: there is no shared memory */
     yk_status (*alloc)(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out);
     void (*free)(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory);
     /* After YK_ENOMEM, which `alloc` does not report: write how much is free and which others have

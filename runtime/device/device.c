@@ -42,6 +42,12 @@ yk_status yk_device_set_attention(yk_device *device, yk_attention_provider provi
                    "cudnn is for GPUs, and this is %s; set it to auto", device->spec.name);
 }
 
+yk_status yk_device_limit_shared(yk_device *device, int64_t bytes)
+{
+    REQUIRE(bytes >= 0);
+    return device->backend->limit_shared ? device->backend->limit_shared(device, bytes) : YK_OK;
+}
+
 const yk_device_spec *yk_device_get_spec(const yk_device *device)
 {
     return &device->spec;

@@ -119,6 +119,13 @@ typedef enum yk_attention_provider {
 yk_status yk_device_set_attention(yk_device *device, yk_attention_provider provider,
                                   bool deterministic);
 
+/* Let a GPU's blocks have at most `bytes` of shared memory, as if it were a card that has no more: it
+ * then runs the kernels that such a card does. 0: as much as it has, as at first. Elsewhere nothing.
+ *                                                                                        [local]
+ *
+ * YK_EDEVICE  there are kernels that need more; every card from sm_86 on has 99 KiB */
+yk_status yk_device_limit_shared(yk_device *device, int64_t bytes);
+
 /* Does a GPU reach the memory of all others that this process sees without going by way of the host? True
  * where it sees no other, and of devices that are no GPU.                                [local] */
 bool yk_device_reaches_peers(const yk_device *device);

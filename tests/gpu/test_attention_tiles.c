@@ -7,6 +7,7 @@
  * ctest: TIMEOUT 600
  */
 #include "tests/runtime/device/attention_case.h"
+#include "tests/runtime/device/tested_device.h"
 
 static void every_head_size(op_case *c)
 {
@@ -48,12 +49,32 @@ static void attention_of_many_heads_agrees_with_the_oracle(void **state)
     many_heads(*state);
 }
 
+/* Heads of 64 and 128 then take other tiles in the backward pass. */
+static void smaller_card(op_case *c)
+{
+    op_be_smaller_card(c);
+    for (int64_t size = 64; size <= 128; size += 64)
+        for (int d = YK_BF16; d <= YK_F16; d++) {
+            attention_case(c, (yk_dtype)d, (attention_shape){1, 300, 2, 2, size}, 0);
+            attention_case(c, (yk_dtype)d, (attention_shape){2, 193, 2, 1, size - 8}, 40);
+        }
+    long_sequences(c);
+    attention_case(c, YK_BF16, (attention_shape){3, 129, 64, 64, 64}, 0);
+    attention_case(c, YK_F16, (attention_shape){3, 130, 64, 16, 64}, 50);
+}
+
+static void attention_on_a_smaller_card_agrees_with_the_oracle(void **state)
+{
+    smaller_card(*state);
+}
+
 static void attention_gives_the_same_bits_again(void **state)
 {
     (void)state;
     op_expect_same_bits_again(every_head_size);
     op_expect_same_bits_again(long_sequences);
     op_expect_same_bits_again(many_heads);
+    if (tested_on_cuda()) op_expect_same_bits_again(smaller_card);
 }
 
 int main(void)
@@ -63,6 +84,7 @@ int main(void)
         OP_TEST(attention_of_every_head_size_agrees_with_the_oracle),
         OP_TEST(attention_of_long_sequences_agrees_with_the_oracle),
         OP_TEST(attention_of_many_heads_agrees_with_the_oracle),
+        OP_TEST(attention_on_a_smaller_card_agrees_with_the_oracle),
         cmocka_unit_test(attention_gives_the_same_bits_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

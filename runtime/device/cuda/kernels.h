@@ -16,8 +16,8 @@
 extern "C" {
 #endif
 
-/* Raise the shared-memory limits of the kernels that need it. Once, when the
- * device is opened. */
+/* Let the kernels that need it have up to `shared_bytes_max` of shared memory a block, which their
+ * launchers are then told: when the device is opened, and when that changes. */
 cudaError_t yk_cuda_kernels_prepare(int shared_bytes_max);
 
 /* embed.cu, embed_sort.cu */
@@ -39,9 +39,10 @@ typedef struct yk_cuda_sort {
 cudaError_t yk_cuda_sort_rows(const yk_cuda_sort *sorts, int n_sorts, int64_t n, cudaStream_t s);
 
 /* norm_forward.cu, norm_backward.cu */
-cudaError_t yk_cuda_norm_forward(const yk_norm_forward_args *a, cudaStream_t s);
+cudaError_t yk_cuda_norm_forward(const yk_norm_forward_args *a, int shared_bytes_max,
+                                 cudaStream_t s);
 cudaError_t yk_cuda_norm_backward(const yk_norm_backward_args *a, void *ws, cudaStream_t s);
-cudaError_t yk_cuda_norm_forward_prepare(void);
+cudaError_t yk_cuda_norm_forward_prepare(int shared_bytes_max);
 cudaError_t yk_cuda_norm_backward_prepare(void);
 
 /* rope.cu */

@@ -213,21 +213,12 @@ static __global__ void norm_any(T *y, float *mean, float *rstd, const T *x, cons
 /* ---- launchers
  * ----------------------------------------------------------------------------- */
 
-/* Of the device at hand. */
-struct limits {
-    int processors, shared_bytes;
-};
-
-static cudaError_t find_limits(limits *out)
+static cudaError_t count_processors(int *n_out)
 {
     int device = 0;
     cudaError_t e = cudaGetDevice(&device);
-    if (e == cudaSuccess)
-        e = cudaDeviceGetAttribute(&out->processors, cudaDevAttrMultiProcessorCount, device);
-    return e != cudaSuccess
-               ? e
-               : cudaDeviceGetAttribute(&out->shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                                        device);
+    return e != cudaSuccess ? e
+                            : cudaDeviceGetAttribute(n_out, cudaDevAttrMultiProcessorCount, device);
 }
 
 /* Launch as many blocks as are resident, or as many as rows need. */
@@ -267,32 +258,32 @@ static int long_warps(int64_t row_bytes, int shared_bytes)
 }
 
 template <typename T>
-static cudaError_t launch_long(const yk_norm_forward_args *a, int row_bytes, limits l,
-                               cudaStream_t s)
+static cudaError_t launch_long(const yk_norm_forward_args *a, int row_bytes, int warps,
+                               int processors, cudaStream_t s)
 {
     constexpr int V = full_pack<T>();
-    int warps = long_warps(row_bytes, l.shared_bytes);
     size_t bytes = (size_t)(2 + warps * STAGES) * row_bytes;
     auto *kernel = a->kind == YK_NORM_RMS ? norm_long<T, V, true> : norm_long<T, V, false>;
-    return launch(kernel, a, l.processors, warps, bytes, s, (T *)a->y, a->mean, a->rstd,
+    return launch(kernel, a, processors, warps, bytes, s, (T *)a->y, a->mean, a->rstd,
                   (const T *)a->x, (const T *)a->weight, (const T *)a->bias, (int)a->rows,
                   (int)a->cols, 1.0f / (float)a->cols, a->eps, row_bytes);
 }
 
-cudaError_t yk_cuda_norm_forward(const yk_norm_forward_args *a, cudaStream_t s)
+cudaError_t yk_cuda_norm_forward(const yk_norm_forward_args *a, int shared_bytes_max,
+                                 cudaStream_t s)
 {
-    limits l;
-    cudaError_t e = find_limits(&l);
+    int processors = 0;
+    cudaError_t e = count_processors(&processors);
     if (e != cudaSuccess) return e;
     int64_t v = 16 / yk_dtype_bytes(a->dtype), packs = div_up(a->cols, 32 * v);
     bool wide = a->cols % v == 0 && a->rows < INT32_MAX / 4 && is_aligned(a->y) &&
                 is_aligned(a->x) && is_aligned(a->weight) && is_aligned(a->bias);
+    int warps = long_warps(packs * 512, shared_bytes_max);
     return with_type(a->dtype, [&](auto zero) {
         using T = decltype(zero);
         if (wide && packs <= MAX_PACKS)
-            return launch_warps<T, MAX_PACKS>(a, (int)packs, l.processors, s);
-        if (wide && long_warps(packs * 512, l.shared_bytes) > 0)
-            return launch_long<T>(a, (int)packs * 512, l, s);
+            return launch_warps<T, MAX_PACKS>(a, (int)packs, processors, s);
+        if (wide && warps > 0) return launch_long<T>(a, (int)packs * 512, warps, processors, s);
         norm_any<T><<<(unsigned)a->rows, ANY_BLOCK, 0, s>>>(
             (T *)a->y, a->mean, a->rstd, (const T *)a->x, (const T *)a->weight, (const T *)a->bias,
             (int)a->cols, a->eps, a->kind == YK_NORM_RMS);
@@ -312,20 +303,19 @@ template <typename T, int PACKS> static cudaError_t prepare_warps()
     return e;
 }
 
-template <typename T> static cudaError_t prepare_type(int shared_bytes)
+template <typename T> static cudaError_t prepare_type(int shared_bytes_max)
 {
     const cudaFuncAttribute limit = cudaFuncAttributeMaxDynamicSharedMemorySize;
     constexpr int V = full_pack<T>();
     cudaError_t e = prepare_warps<T, MAX_PACKS>();
-    if (e == cudaSuccess) e = cudaFuncSetAttribute(norm_long<T, V, false>, limit, shared_bytes);
-    return e != cudaSuccess ? e : cudaFuncSetAttribute(norm_long<T, V, true>, limit, shared_bytes);
+    if (e == cudaSuccess) e = cudaFuncSetAttribute(norm_long<T, V, false>, limit, shared_bytes_max);
+    return e != cudaSuccess ? e
+                            : cudaFuncSetAttribute(norm_long<T, V, true>, limit, shared_bytes_max);
 }
 
-cudaError_t yk_cuda_norm_forward_prepare(void)
+cudaError_t yk_cuda_norm_forward_prepare(int shared_bytes_max)
 {
-    limits l;
-    cudaError_t e = find_limits(&l);
-    if (e == cudaSuccess) e = prepare_type<float>(l.shared_bytes);
-    if (e == cudaSuccess) e = prepare_type<bf16>(l.shared_bytes);
-    return e != cudaSuccess ? e : prepare_type<f16>(l.shared_bytes);
+    cudaError_t e = prepare_type<float>(shared_bytes_max);
+    if (e == cudaSuccess) e = prepare_type<bf16>(shared_bytes_max);
+    return e != cudaSuccess ? e : prepare_type<f16>(shared_bytes_max);
 }

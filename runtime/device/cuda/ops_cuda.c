@@ -27,7 +27,8 @@ static yk_status cuda_embed_backward(yk_stream *s, const yk_embed_backward_args 
 
 static yk_status cuda_norm_forward(yk_stream *s, const yk_norm_forward_args *a)
 {
-    LAUNCH("norm_forward", yk_cuda_norm_forward(a, cs));
+    int shared = yk_cuda_state_of(s)->shared_bytes_max;
+    LAUNCH("norm_forward", yk_cuda_norm_forward(a, shared, cs));
 }
 
 static yk_status cuda_norm_backward(yk_stream *s, const yk_norm_backward_args *a, void *ws)
@@ -131,11 +132,23 @@ static yk_status cuda_sum_values(yk_stream *s, const yk_sum_values_args *a)
 cudaError_t yk_cuda_kernels_prepare(int shared_bytes_max)
 {
     cudaError_t e = yk_cuda_cross_entropy_prepare(shared_bytes_max);
-    if (e == cudaSuccess) e = yk_cuda_norm_forward_prepare();
+    if (e == cudaSuccess) e = yk_cuda_norm_forward_prepare(shared_bytes_max);
     if (e == cudaSuccess) e = yk_cuda_norm_backward_prepare();
     if (e == cudaSuccess) e = yk_cuda_plain_prepare();
     if (e == cudaSuccess) e = yk_cuda_flash_forward_prepare(shared_bytes_max);
     return e != cudaSuccess ? e : yk_cuda_flash_backward_prepare(shared_bytes_max);
+}
+
+static yk_status cuda_limit_shared(yk_device *d, int64_t bytes)
+{
+    yk_cuda_state *state = d->state;
+    int own = 0;
+    YK_TRY(yk_cuda_enter(d));
+    YK_TRY(yk_cuda_check(
+        cudaDeviceGetAttribute(&own, cudaDevAttrMaxSharedMemoryPerBlockOptin, state->index),
+        "shared memory"));
+    state->shared_bytes_max = bytes > 0 && bytes < own ? (int)bytes : own;
+    return yk_cuda_check(yk_cuda_kernels_prepare(state->shared_bytes_max), "shared memory");
 }
 
 const yk_backend yk_cuda_backend = {
@@ -143,6 +156,7 @@ const yk_backend yk_cuda_backend = {
     .close = yk_cuda_close,
     .set_tf32 = yk_cuda_set_tf32,
     .set_attention = yk_cuda_set_attention,
+    .limit_shared = cuda_limit_shared,
     .alloc = yk_cuda_alloc,
     .room = yk_cuda_room,
     .free = yk_cuda_free,

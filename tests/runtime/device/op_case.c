@@ -417,6 +417,12 @@ void op_on_each_unit(op_case *c, void (*family)(op_case *c))
     family(c);
 }
 
+void op_be_smaller_card(op_case *c)
+{
+    if (!tested_on_cuda()) skip();
+    assert_int_equal(yk_device_limit_shared(c->device, 99 * 1024), YK_OK);
+}
+
 static uint64_t digest_of(void (*family)(op_case *c), int threads, uint64_t seed)
 {
     op_case c;

@@ -156,6 +156,10 @@ void op_expect_unchanged(op_case *c, const op_buffer *b, const char *name);
 /* Run `family` with products on the device's matrix units, where it has a choice, and without. */
 void op_on_each_unit(op_case *c, void (*family)(op_case *c));
 
+/* Let the GPU's blocks have no more shared memory than those of any card from sm_86 on have, the RTX
+ * 4090's among them, so that what runs is what runs there. On other devices the test is skipped. */
+void op_be_smaller_card(op_case *c);
+
 /* Run `family` with bits_only on cpu devices of 1 to 4 threads with one seed, or twice on another
  * device: every output must have the same bits. */
 void op_expect_same_bits_again(void (*family)(op_case *c));

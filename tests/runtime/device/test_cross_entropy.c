@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/runtime/device/op_case.h"
+#include "tests/runtime/device/tested_device.h"
 
 typedef struct shape {
     int64_t rows, vocab, stride;
@@ -103,12 +104,35 @@ static void cross_entropy_of_many_wide_rows_agrees_with_the_oracle(void **state)
 
 /* Rows that a GPU's shared memory does not hold, nor, of the last, its registers with it: 240 KB a row,
  * several rows a block; 304 KB; 360 KB. */
+static void long_rows(op_case *c)
+{
+    loss_case(c, YK_F32, (shape){140, 60005, 60032}, SOME_MASKED, true, 2);
+    loss_case(c, YK_BF16, (shape){2, 151665, 151936}, NONE_MASKED, true, 2);
+    loss_case(c, YK_F16, (shape){2, 128256, 128256}, NONE_MASKED, false, 2);
+    loss_case(c, YK_F32, (shape){2, 90001, 90112}, NONE_MASKED, true, 2);
+}
+
 static void cross_entropy_of_rows_longer_than_fast_memory_agrees_with_the_oracle(void **state)
 {
-    loss_case(*state, YK_F32, (shape){140, 60005, 60032}, SOME_MASKED, true, 2);
-    loss_case(*state, YK_BF16, (shape){2, 151665, 151936}, NONE_MASKED, true, 2);
-    loss_case(*state, YK_F16, (shape){2, 128256, 128256}, NONE_MASKED, false, 2);
-    loss_case(*state, YK_F32, (shape){2, 90001, 90112}, NONE_MASKED, true, 2);
+    long_rows(*state);
+}
+
+/* A row of GPT-2's vocabulary fills a block's memory in 16 bits and does not fit in 32; two blocks of
+ * half the threads share a multiprocessor only where rows are half as long. */
+static void smaller_card(op_case *c)
+{
+    op_be_smaller_card(c);
+    for (int d = 0; d < 3; d++) {
+        loss_case(c, op_dtypes[d], (shape){3, 50257, 50304}, NONE_MASKED, true, 2);
+        loss_case(c, op_dtypes[d], (shape){400, 8203, 8448}, SOME_MASKED, true, 2);
+        loss_case(c, op_dtypes[d], (shape){150, 24001, 24064}, SOME_MASKED, d == 2, 2);
+    }
+    long_rows(c);
+}
+
+static void cross_entropy_on_a_smaller_card_agrees_with_the_oracle(void **state)
+{
+    smaller_card(*state);
 }
 
 /* Logits of -inf, a whole thread's share of them too, have no probability and no gradient. */
@@ -198,6 +222,7 @@ static void loss_gives_the_same_bits_again(void **state)
 {
     (void)state;
     op_expect_same_bits_again(cross_entropy_family);
+    if (tested_on_cuda()) op_expect_same_bits_again(smaller_card);
     op_expect_same_bits_again(loss_sum_family);
 }
 
@@ -210,6 +235,7 @@ int main(void)
         OP_TEST(cross_entropy_of_a_large_vocabulary_agrees_with_the_oracle),
         OP_TEST(cross_entropy_of_many_wide_rows_agrees_with_the_oracle),
         OP_TEST(cross_entropy_of_rows_longer_than_fast_memory_agrees_with_the_oracle),
+        OP_TEST(cross_entropy_on_a_smaller_card_agrees_with_the_oracle),
         OP_TEST(cross_entropy_leaves_out_logits_of_minus_infinity),
         OP_TEST(cross_entropy_of_no_rows_does_nothing),
         OP_TEST(loss_sum_adds_losses_and_counts_unmasked_targets),

@@ -232,6 +232,19 @@ static void norm_of_wide_rows_agrees_with_the_oracle(void **state)
         }
 }
 
+/* Rows of which a smaller card's shared memory holds those of fewer warps, of one or, of the longest, of
+ * none. */
+static void norm_forward_on_a_smaller_card_agrees_with_the_oracle(void **state)
+{
+    static const int64_t widths[] = {2304, 3584, 4104, 8192, 8200, 12288};
+    op_be_smaller_card(*state);
+    for (int i = 0; i < 6; i++)
+        for (int d = 0; d < 3; d++)
+            for (int kind = 0; kind < 2; kind++)
+                forward_case(*state, (yk_norm_kind)kind, op_dtypes[d], 37, widths[i], 1, 1);
+    forward_case(*state, YK_NORM_RMS, YK_BF16, 1300, 3584, 1, 1);
+}
+
 /* More rows than a GPU works at or has on their way, so that places are used again, with and without
  * `add`; narrow rows, of which most are under way, and some that leave lanes without columns. */
 static void norm_of_many_rows_agrees_with_the_oracle(void **state)
@@ -294,6 +307,7 @@ int main(void)
         OP_TEST(norm_backward_agrees_with_the_oracle),
         OP_TEST(norm_backward_may_write_over_add_or_dy),
         OP_TEST(norm_of_wide_rows_agrees_with_the_oracle),
+        OP_TEST(norm_forward_on_a_smaller_card_agrees_with_the_oracle),
         OP_TEST(norm_of_many_rows_agrees_with_the_oracle),
         OP_TEST(norm_forward_of_equal_numbers_is_finite),
         OP_TEST(norm_backward_of_no_rows_is_zero_or_what_was_there),
