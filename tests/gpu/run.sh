@@ -2,10 +2,12 @@
 # tests/gpu/run.sh - the tests that can run on a GPU, on it; what `make gpu-test` does.
 #
 #   tests/gpu/run.sh [BUILD] [TOOL]...
+#   tests/gpu/run.sh --list
 #
-# BUILD  a folder built with -DYK_CUDA=ON (build-cuda)
-# TOOL   memcheck, racecheck, initcheck: run whole tiny models under compute-sanitizer's tool instead,
-#        which takes minutes
+# BUILD   a folder built with -DYK_CUDA=ON (build-cuda)
+# TOOL    memcheck, racecheck, initcheck: run whole tiny models under compute-sanitizer's tool instead,
+#         which takes minutes
+# --list  print the programs that are run, as paths in BUILD
 #
 # Operations and whole models are held against the same oracles and recorded values as on the cpu; only
 # the device differs. The programs need nothing but the tree and their libraries, so that a build made
@@ -18,10 +20,18 @@ logs=$(mktemp -d) || exit 1
 trap 'rm -rf "$logs"' EXIT
 export YK_TEST_DEVICE=cuda OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
+# Programs that are one test each, and those that two ranks run.
+ranked=(tests/ranks/comm/rank_stress tests/ranks/train/rank_stages)
+mapfile -t tests < <(grep -lE 'op_device_missing|rig_missing|stored_missing' -r tests --include='test_*.c' |
+    grep -v /cpu/ | sed 's/\.c$//' | sort)
+if [ "$build" = --list ]; then
+    printf '%s\n' "${tests[@]}" "${ranked[@]}"
+    exit
+fi
+
 programs=()
-for source in $(grep -lE 'op_device_missing|rig_missing|stored_missing' -r tests --include='test_*.c' | grep -v /cpu/ |
-    sort); do
-    program=$build/${source%.c}
+for test in "${tests[@]}"; do
+    program=$build/$test
     [ -x "$program" ] || { echo "yoke: $program: not built; run: make gpu-test" >&2; exit 2; }
     programs+=("$program")
 done
@@ -52,16 +62,17 @@ if [ ${#tools[@]} -gt 0 ]; then
     exit
 fi
 
-# One line a program: its exit status, its seconds, its name.
+# One line a program: its exit status, its seconds, its name; below it what it says unless it passes.
 one() {
-    local log begin=$SECONDS status=0
+    local log text begin=$SECONDS status=0
     log=$1/$(echo "$2" | tr / .)
     timeout 600 "$2" >"$log" 2>&1 || status=$?
-    printf '%3d %4d s  %s\n' "$status" $((SECONDS - begin)) "${2#*/}"
-    [ "$status" -eq 0 ] || [ "$status" -eq 77 ] || sed 's/^/    /' "$log"
-    return 0
+    text=$(printf '%3d %4d s  %s\n' "$status" $((SECONDS - begin)) "${2#"$build"/}"
+        [ "$status" -eq 0 ] || sed 's/^/    /' "$log")
+    printf '%s\n' "$text" # in one piece, for others print too
 }
 export -f one
+export build
 # Four at a time: of sixteen that start CUDA at once, most are refused memory by the driver.
 printf '%s\n' "${programs[@]}" | xargs -P 4 -I{} bash -c 'one "$0" "$1"' "$logs" {} | tee "$logs/summary"
 
@@ -69,12 +80,18 @@ printf '%s\n' "${programs[@]}" | xargs -P 4 -I{} bash -c 'one "$0" "$1"' "$logs"
 # turns there.
 ranks() {
     local log=$logs/ranks begin=$SECONDS status=77
-    if [ -e /dev/nvidiactl ] && [ -x "$build/$1" ] && command -v mpirun >/dev/null; then
+    if [ ! -e /dev/nvidiactl ]; then
+        echo "skipped: there is no GPU" >"$log"
+    elif [ ! -x "$build/$1" ]; then
+        echo "skipped: $build/$1 is not built" >"$log"
+    elif ! command -v mpirun >/dev/null; then
+        echo "skipped: there is no mpirun" >"$log"
+    else
         status=0
         timeout 600 mpirun -q --oversubscribe --bind-to none -n 2 "$build/$1" "${@:2}" >"$log" 2>&1 || status=$?
     fi
     printf '%3d %4d s  %s, over %s\n' "$status" $((SECONDS - begin)) "$1" "$YK_RANK_BACKEND" | tee -a "$logs/summary"
-    [ "$status" -eq 0 ] || [ "$status" -eq 77 ] || sed 's/^/    /' "$log"
+    [ "$status" -eq 0 ] || sed 's/^/    /' "$log"
 }
 export YK_RANK_DEVICE=cuda OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 backends=(hostmem)
@@ -86,13 +103,13 @@ fi
 [ "$gpus" -lt 2 ] || backends+=(nccl) # which wants a GPU a rank
 for backend in "${backends[@]}"; do
     export YK_RANK_BACKEND=$backend
-    ranks tests/ranks/comm/rank_stress 3000 1
-    ranks tests/ranks/train/rank_stages "$logs" "$backend"
+    ranks "${ranked[0]}" 3000 1
+    ranks "${ranked[1]}" "$logs" "$backend"
 done
 
 failed=$(grep -cE '^ *[0-9]+ +[0-9]+ s  ' "$logs/summary") || true
 passed=$(grep -cE '^  0 +[0-9]+ s  ' "$logs/summary") || true
 skipped=$(grep -cE '^ 77 +[0-9]+ s  ' "$logs/summary") || true
 failed=$((failed - passed - skipped))
-echo "$passed passed, $failed failed, $skipped skipped (no GPU, or not what they need beside it)"
+echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
