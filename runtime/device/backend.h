@@ -52,6 +52,7 @@ typedef struct yk_backend {
      * how much, such as "5 of 10 free; process 7 (x) has 3". */
     void (*room)(const yk_device *d, yk_memory_kind kind, char *text_out, size_t size);
     int64_t (*used_bytes)(const yk_device *d); /* NULL: not known */
+    int64_t (*held_bytes)(const yk_device *d); /* likewise; 0: not known just now */
     /* Streams and events: these fill and empty `state`; device.c makes and frees the structs. */
     yk_status (*stream_create)(yk_stream *s);
     void (*stream_destroy)(yk_stream *s);

@@ -155,6 +155,18 @@ void yk_device_free(yk_device *device, yk_memory_kind kind, int64_t bytes, void 
 /* Bytes of the device's memory that are taken now, by whoever; 0 where that is not known. */
 int64_t yk_device_used_bytes(const yk_device *device);
 
+/* Bytes of a GPU's memory that this process has, what CUDA and libraries took for it included, as its
+ * driver counts them; 0 where that is not known: of other devices, and where several processes are on
+ * the GPU and the driver numbers them otherwise than this process is, as in containers.  [local] */
+int64_t yk_device_held_bytes(const yk_device *device);
+
+/* Is there room for so many bytes of the device's memory more, of which nothing is allocated? True where
+ * that is not known.                                                                     [local]
+ *
+ * YK_ENOMEM  there is not; the message is that of yk_device_alloc_named()
+ */
+yk_status yk_device_check_room(yk_device *device, const char *name, int64_t bytes);
+
 /* What a stream is for. */
 typedef enum yk_stream_kind {
     YK_STREAM_COMPUTE,  /* the operations of ops.h */

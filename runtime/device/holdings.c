@@ -60,6 +60,18 @@ static yk_status refuse(const yk_device *device, yk_memory_kind kind, const char
                             "sequence length or memory.device_limit");
 }
 
+int64_t yk_device_held_bytes(const yk_device *device)
+{
+    return device->backend->held_bytes ? device->backend->held_bytes(device) : 0;
+}
+
+yk_status yk_device_check_room(yk_device *device, const char *name, int64_t bytes)
+{
+    if (!device->backend->used_bytes) return YK_OK;
+    int64_t left = device->spec.memory_bytes - device->backend->used_bytes(device);
+    return bytes <= left ? YK_OK : refuse(device, YK_MEMORY_DEVICE, name, bytes);
+}
+
 yk_status yk_device_alloc_named(yk_device *device, yk_memory_kind kind, const char *name,
                                 int64_t bytes, void **memory_out)
 {

@@ -91,6 +91,7 @@ yk_status yk_cuda_alloc(yk_device *d, yk_memory_kind kind, int64_t bytes, void *
 void yk_cuda_room(const yk_device *d, yk_memory_kind kind, char *text_out, size_t size);
 void yk_cuda_free(yk_device *d, yk_memory_kind kind, int64_t bytes, void *memory);
 int64_t yk_cuda_used_bytes(const yk_device *d);
+int64_t yk_cuda_held_bytes(const yk_device *d);
 yk_status yk_cuda_stream_create(yk_stream *s);
 void yk_cuda_stream_destroy(yk_stream *s);
 yk_status yk_cuda_stream_synchronize(yk_stream *s);

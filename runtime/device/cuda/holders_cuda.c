@@ -49,14 +49,32 @@ static void read_name(int64_t pid, char name_out[32])
     free(text);
 }
 
-static void write_others(const yk_device *d, char *text, size_t size)
+/* The processes on the GPU; none where the driver does not tell. */
+static int list_processes(const yk_device *d, yk_nvml_process list[MAX_PROCESSES])
 {
     yk_nvml *nvml;
     const char *why;
-    yk_nvml_process list[MAX_PROCESSES];
-    if (yk_nvml_open(&nvml, &why) != YK_OK) return;
+    if (yk_nvml_open(&nvml, &why) != YK_OK) return 0;
     int gpu = find_gpu(nvml, ((const yk_cuda_state *)d->state)->index);
     int n = gpu < 0 ? 0 : yk_nvml_processes(nvml, gpu, list, MAX_PROCESSES);
+    yk_nvml_close(nvml);
+    return n;
+}
+
+/* A process that is alone there has all that is taken, whatever the driver calls it. */
+int64_t yk_cuda_held_bytes(const yk_device *d)
+{
+    yk_nvml_process list[MAX_PROCESSES];
+    int n = list_processes(d, list);
+    for (int i = 0; i < n; i++)
+        if (list[i].pid == getpid() && list[i].bytes > 0) return list[i].bytes;
+    return n == 1 ? yk_cuda_used_bytes(d) : 0;
+}
+
+static void write_others(const yk_device *d, char *text, size_t size)
+{
+    yk_nvml_process list[MAX_PROCESSES];
+    int n = list_processes(d, list);
     size_t used = 0;
     for (int i = 0; i < n && used < size; i++) {
         char name[32];
@@ -66,7 +84,6 @@ static void write_others(const yk_device *d, char *text, size_t size)
                                  (long long)list[i].pid, name[0] ? name : "not seen from here",
                                  (long long)list[i].bytes);
     }
-    yk_nvml_close(nvml);
 }
 
 void yk_cuda_room(const yk_device *d, yk_memory_kind kind, char *text_out, size_t size)

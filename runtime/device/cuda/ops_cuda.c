@@ -161,6 +161,7 @@ const yk_backend yk_cuda_backend = {
     .room = yk_cuda_room,
     .free = yk_cuda_free,
     .used_bytes = yk_cuda_used_bytes,
+    .held_bytes = yk_cuda_held_bytes,
     .stream_create = yk_cuda_stream_create,
     .stream_destroy = yk_cuda_stream_destroy,
     .stream_synchronize = yk_cuda_stream_synchronize,
