@@ -142,11 +142,13 @@ yk_status yk_comm_agree_scale(yk_comm *comm, const yk_reduction *reduction, yk_s
  * they bring to what the node shares. */
 int64_t yk_comm_levels_staging_bytes(const yk_comm *comm);
 int64_t yk_comm_levels_shared_bytes(const yk_comm *comm);
+void yk_comm_levels_parts(const yk_comm *comm, const yk_comm *parts_out[2]);
 
 /* comm_split.c: what such a group calls itself; what its two groups bring to what the node shares. */
 const char *yk_comm_split_name(const yk_comm *comm);
 bool yk_comm_split_has_shelf(const yk_comm *comm);
 int64_t yk_comm_split_shared_bytes(const yk_comm *comm);
+void yk_comm_split_parts(const yk_comm *comm, const yk_comm *parts_out[2]);
 
 /* A group that is composed of two has failed when one of them has: YK_OK when none has. */
 static inline yk_status yk_comm_inherit_failure(yk_comm *comm, const yk_comm *a, const yk_comm *b)

@@ -231,6 +231,24 @@ int64_t yk_comm_shared_bytes(const yk_comm *c)
     return yk_comm_hostmem_shared_bytes(c) + yk_comm_shelf_bytes(c);
 }
 
+/* NCCL's communicators for a group and those that it is composed of. */
+static int n_communicators(const yk_comm *c)
+{
+    const yk_comm *parts[2] = {NULL, NULL};
+    if (!c) return 0;
+    if (c->stands_for == &yk_comm_nccl) return YK_COMM_NCCL_LANES;
+    if (c->stands_for == &yk_comm_levels) yk_comm_levels_parts(c, parts);
+    if (c->stands_for == &yk_comm_split) yk_comm_split_parts(c, parts);
+    return n_communicators(parts[0]) + n_communicators(parts[1]);
+}
+
+int64_t yk_comm_library_bytes(const yk_comm *const *groups, int n)
+{
+    int all = 0;
+    for (int i = 0; i < n; i++) all += n_communicators(groups[i]);
+    return yk_comm_nccl_library_bytes(all);
+}
+
 int yk_comm_index(const yk_comm *c)
 {
     return c->index;

@@ -93,6 +93,10 @@ const char *yk_comm_backend_name(const yk_comm *comm);
 /* Pinned host memory that this rank brings to what its node's ranks share. */
 int64_t yk_comm_shared_bytes(const yk_comm *comm);
 
+/* Device memory that libraries take for the groups of a process, `n` of them, beside what is pushed to
+ * arenas: an estimate. NULL among them counts for nothing.                               [local] */
+int64_t yk_comm_library_bytes(const yk_comm *const *groups, int n);
+
 /* The version of NCCL that can be had, in this build on this machine, as NCCL gives it (22809 is
  * 2.28.9); 0: none can.                                                                  [local] */
 int yk_comm_nccl_version(void);

@@ -43,6 +43,12 @@ int64_t yk_comm_levels_shared_bytes(const yk_comm *c)
     return yk_comm_shared_bytes(levels_of(c)->inside);
 }
 
+void yk_comm_levels_parts(const yk_comm *c, const yk_comm *parts_out[2])
+{
+    parts_out[0] = levels_of(c)->inside;
+    parts_out[1] = levels_of(c)->across;
+}
+
 /* ---- making and releasing ----------------------------------------------------------------- */
 
 static yk_status create_level(yk_comm *c, yk_axis axis, int64_t max_count, yk_comm **comm_out)

@@ -29,6 +29,12 @@ int64_t yk_comm_split_shared_bytes(const yk_comm *c)
     return yk_comm_shared_bytes(s->gathers) + yk_comm_shared_bytes(s->sums);
 }
 
+void yk_comm_split_parts(const yk_comm *c, const yk_comm *parts_out[2])
+{
+    parts_out[0] = split_of(c)->gathers;
+    parts_out[1] = split_of(c)->sums;
+}
+
 bool yk_comm_split_has_shelf(const yk_comm *c)
 {
     return yk_comm_has_shelf(split_of(c)->gathers);

@@ -27,7 +27,7 @@
 typedef enum nccl_lane_name {
     NCCL_LANE_REDUCE,
     NCCL_LANE_GATHER,
-    NCCL_N_LANES,
+    NCCL_N_LANES = YK_COMM_NCCL_LANES,
 } nccl_lane_name;
 
 typedef struct nccl_lane {

@@ -13,6 +13,12 @@ typedef struct nccl_layout {
     int64_t bytes;
 } nccl_layout;
 
+/* NCCL's communicators of a group: it carries one thing at a time in each. */
+#define YK_COMM_NCCL_LANES 2
+
+/* Device memory that NCCL takes for itself with so many communicators: an estimate; 0 for none. */
+int64_t yk_comm_nccl_library_bytes(int n_communicators);
+
 /* Elements that a slot holds; 0: no slots. */
 int64_t yk_comm_nccl_chunk(const yk_comm *comm);
 
