@@ -1,4 +1,4 @@
-/* comm/world.c - joining, leaving, and the small agreements between processes.
+/* comm/world.c - joining, and the small agreements between processes.
  *
  * Every call that waits for others is a nonblocking one of MPI and a wait that backs off. In a world
  * of one process MPI may not be running, and nothing here calls it.
@@ -29,18 +29,6 @@ yk_status yk_world_join(yk_world **world_out)
     }
     *world_out = w;
     return YK_OK;
-}
-
-void yk_world_leave(yk_world *w)
-{
-    if (!w) return;
-    yk_held_end(&w->held, 0);
-    if (w->has_mpi && w->failed == YK_OK) {
-        if (w->comm != MPI_COMM_NULL) MPI_Comm_free(&w->comm);
-        MPI_Finalize();
-    }
-    free(w->places);
-    free(w);
 }
 
 void yk_world_abort(yk_world *w, int exit_code)

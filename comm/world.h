@@ -43,7 +43,8 @@ yk_status yk_world_join(yk_world **world_out);
 int yk_world_count_started(void);
 
 /* Leave together with the others, letting go of stderr. After a failure of the group nobody is waited
- * for. NULL does nothing.                                                           [collective] */
+ * for. Where it takes longer than the deadline of the world's calls, this process says so and ends with
+ * exit status 1. NULL does nothing.                                                 [collective] */
 void yk_world_leave(yk_world *world);
 
 /* End every process of the run with `exit_code`, this one last. Does not return. For a rank that

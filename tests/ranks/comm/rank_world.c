@@ -1,5 +1,6 @@
 /* tests/ranks/comm/rank_world.c - who is where, agreement, and what is said. Started by test_world.sh
  * with the name of a case. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,6 +205,10 @@ int main(int argc, char **argv)
         yk_status status = yk_world_join(&world);
         if (status != YK_OK) return yk_status_exit_code(status);
         if (yk_world_rank(world) == 0) printf("joined %d\n", yk_world_size(world));
+        if (argc > 2) { /* a rank that is stopped as it leaves */
+            yk_world_set_timeout(world, 1);
+            if (yk_world_rank(world) == atoi(argv[2])) raise(SIGSTOP);
+        }
         yk_world_leave(world);
         return 0;
     }

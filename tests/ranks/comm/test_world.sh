@@ -55,6 +55,13 @@ expect_status 1
     fail "other words"
 [ -z "$out" ] || fail "a rank began"
 
+case_is "a rank that is stopped as it leaves keeps nobody, and what was printed is there"
+time_limit=$(limit 30) on_ranks 3 3 "$program" join 1
+expect_status 1
+expect_lines "yoke: MPI: rank 0 has done its work and waits for the others to leave, for more than 1 s; one of them was \
+stopped or hangs; see which processes are still there"
+expect_text out "joined 3"
+
 case_is "ranks that are slow to start are waited for"
 on_ranks 2 2 bash -c '[ "$OMPI_COMM_WORLD_RANK" -ne 1 ] || sleep 3; "$0" join' "$program"
 expect_status 0
