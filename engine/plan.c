@@ -14,6 +14,8 @@
 /* Room for the names of a ledger; there are some forty kinds of piece. */
 #define MAX_ITEMS 128
 
+#define CUDA_ITEM "CUDA and kernels"
+
 static void add_item(yk_plan *plan, const char *arena, yk_arena_item item)
 {
     for (int i = 0; i < plan->n_items; i++) {
@@ -35,6 +37,14 @@ static void add_items(yk_plan *plan, const char *name, const yk_arena *arena)
         add_item(plan, name, yk_arena_get_peak_item(arena, i));
 }
 
+static void take_libraries(yk_plan *plan, const yk_ranks *ranks)
+{
+    int64_t context = plan->spec.context_bytes, nccl = yk_ranks_library_bytes(ranks);
+    plan->library_bytes = context + nccl;
+    if (context > 0) add_item(plan, "libraries", (yk_arena_item){CUDA_ITEM, context});
+    if (nccl > 0) add_item(plan, "libraries", (yk_arena_item){"NCCL", nccl});
+}
+
 static void take_sizes(yk_plan *plan, const yk_engine *e, int64_t red_zone)
 {
     plan->sizes = yk_engine_high_water(e);
@@ -46,6 +56,7 @@ static void take_sizes(yk_plan *plan, const yk_engine *e, int64_t red_zone)
     add_items(plan, "pinned", e->pinned);
     if (plan->sizes.shared > 0)
         add_item(plan, "pinned", (yk_arena_item){"shared with ranks", plan->sizes.shared});
+    take_libraries(plan, &e->ranks);
 }
 
 /* ---- a step ------------------------------------------------------------------------------- */
@@ -178,7 +189,6 @@ yk_status yk_plan_try(const yk_plan_target *target, const yk_config *config, yk_
         .node_size = 1,
         .micro_batch = config->train.micro_batch,
         .limit = yk_plan_limit(config, target->spec),
-        .library_bytes = target->spec->context_bytes,
         .tokens = config->train.batch * config->train.seq_len,
     };
     if (target->topology) {
@@ -380,7 +390,6 @@ yk_status yk_plan_make_inference(const yk_config *config, const yk_model_shape *
         .micro_batch = config->train.micro_batch,
         .n_micro = 1,
         .limit = yk_plan_limit(config, spec),
-        .library_bytes = spec->context_bytes,
     };
     plan.items = calloc(MAX_ITEMS, sizeof *plan.items);
     if (!plan.items) return yk_fail(YK_ENOMEM, "plan", "no memory");
@@ -409,6 +418,12 @@ void yk_plan_fini(yk_plan *plan)
     free(plan->items);
     plan->items = NULL;
     plan->n_items = 0;
+}
+
+void yk_plan_count_libraries(yk_plan *plan, int64_t more)
+{
+    plan->library_bytes += more;
+    add_item(plan, "libraries", (yk_arena_item){CUDA_ITEM, more});
 }
 
 int64_t yk_plan_device_bytes(const yk_plan *plan)

@@ -17,7 +17,7 @@
 
 /* A line of the ledger: pieces of one name in one arena, taken together. */
 typedef struct yk_plan_item {
-    const char *arena; /* "persistent", "activation", "workspace", "pinned" */
+    const char *arena; /* "persistent", "activation", "workspace", "pinned", "libraries" */
     char name[32];
     int64_t bytes;
     int64_t n_pieces;
@@ -29,7 +29,8 @@ typedef struct yk_plan {
                        * configuration that was planned, and it is not to be released */
     char why[560];    /* what was chosen, and why; "" where nothing was left to choose */
     yk_arena_sizes sizes;
-    int64_t library_bytes; /* of device memory, what CUDA's context takes: an estimate */
+    int64_t library_bytes; /* of device memory, what CUDA and libraries take: an estimate */
+    int64_t held_bytes;    /* what they hold, as measured; 0: it was not */
     int ranks, node_size;
     int64_t micro_batch, n_micro;
     int64_t bytes_sent;  /* by one rank to others, in a step */
@@ -82,6 +83,9 @@ void yk_plan_fini(yk_plan *plan);
 
 /* Device memory in all, libraries included. */
 int64_t yk_plan_device_bytes(const yk_plan *plan);
+
+/* Count so many bytes more for libraries. */
+void yk_plan_count_libraries(yk_plan *plan, int64_t more);
 
 /* Does the host memory of `ranks_here` ranks, on the machine that is asked, fit into what can be
  * had there, and into memory.host_limit?                                                                             [local]

@@ -45,7 +45,6 @@ void yk_plan_print(const yk_plan *plan, FILE *out)
         print_bytes(out, item->bytes);
         fprintf(out, "  %" PRId64 "\n", item->bytes);
     }
-    if (plan->library_bytes > 0) print_total(out, "libraries", plan->library_bytes);
     print_total(out, "device", yk_plan_device_bytes(plan));
     print_total(out, "pinned", plan->sizes.pinned + plan->sizes.shared);
     print_total(out, "limit", plan->limit);

@@ -121,6 +121,13 @@ yk_comm_counts yk_ranks_counts(const yk_ranks *r)
     return total;
 }
 
+int64_t yk_ranks_library_bytes(const yk_ranks *r)
+{
+    const yk_comm *groups[] = {r->groups.all, r->groups.replicate,
+                               r->groups.shard == r->groups.all ? NULL : r->groups.shard};
+    return yk_comm_library_bytes(groups, 3);
+}
+
 int64_t yk_ranks_shared_bytes(const yk_ranks *r)
 {
     int64_t total = 0;

@@ -39,6 +39,9 @@ yk_topology yk_ranks_topology(const yk_device_spec *spec, int ranks, int node_si
 /* Bytes that this rank has sent to others, and gradients that became zero on the wire. */
 yk_comm_counts yk_ranks_counts(const yk_ranks *ranks);
 
+/* Device memory that libraries take for the groups: an estimate. */
+int64_t yk_ranks_library_bytes(const yk_ranks *ranks);
+
 /* Pinned host memory that this rank brings to what its node's ranks share. */
 int64_t yk_ranks_shared_bytes(const yk_ranks *ranks);
 

@@ -17,6 +17,7 @@
 #include "engine/bind.h"
 #include "engine/carrier.h"
 #include "engine/device_choice.h"
+#include "engine/libraries.h"
 #include "engine/run_folder.h"
 #include "engine/speed.h"
 #include "engine/trainer_parts.h"
@@ -138,6 +139,27 @@ static yk_status choose_as_first(yk_trainer *t, const yk_device_spec *spec, yk_c
     return YK_OK;
 }
 
+/* The same choices where what libraries hold now leaves them room, else others. NCCL holds its part already
+ * where it has raced. */
+static yk_status count_held(yk_trainer *t, const yk_config *chosen, yk_device_spec *spec,
+                            const yk_topology *topology)
+{
+    bool raced = t->race.n_backends > 0 && !t->race.remembered;
+    int64_t nccl = raced ? 0 : t->plan.library_bytes - spec->context_bytes, missing;
+    YK_TRY(yk_libraries_missing(t->world, &t->plan, yk_libraries_held(t->device, 0),
+                                YK_LIBRARIES_LATER + nccl, &missing));
+    if (yk_plan_device_bytes(&t->plan) + missing <= t->plan.limit) {
+        if (missing > 0) yk_plan_count_libraries(&t->plan, missing);
+        return YK_OK;
+    }
+    yk_plan plan;
+    spec->context_bytes += missing;
+    YK_TRY(yk_plan_make(chosen, t->shape, spec, topology, 0, &plan));
+    yk_plan_fini(&t->plan);
+    t->plan = plan;
+    return YK_OK;
+}
+
 /* Whether the run fits there, and how it is done. Ranks with unlike memory take what the smallest
  * has, so that all choose the same. */
 static yk_status plan(yk_trainer *t)
@@ -155,6 +177,7 @@ static yk_status plan(yk_trainer *t)
     YK_TRY(yk_carrier_choose(t->config, t->shape, t->world, t->device, &chosen, &t->race));
     YK_TRY(choose_as_first(t, &spec, &chosen));
     YK_TRY(yk_plan_make(&chosen, t->shape, &spec, t->world ? &topology : NULL, 0, &t->plan));
+    YK_TRY(count_held(t, &chosen, &spec, t->world ? &topology : NULL));
     t->config = &t->plan.config;
     YK_TRY(yk_plan_check_host(&t->plan, ranks_here, &room));
     return measure_speed(t);
@@ -233,9 +256,25 @@ static void print_start(const yk_trainer *t)
     }
     printf("memory    %.1f MiB on %s\n", (double)yk_plan_device_bytes(&t->plan) / 0x1p20,
            t->plan.spec.name);
+    if (t->plan.held_bytes > 0)
+        printf("libraries %.1f MiB of it: %.1f are held, the rest is left for what they load by "
+               "and by\n",
+               (double)t->plan.library_bytes / 0x1p20, (double)t->plan.held_bytes / 0x1p20);
     if (t->plan.why[0]) printf("chosen    %s\n", t->plan.why);
     printf("folder    %s\n", c->run.dir);
     fflush(stdout);
+}
+
+/* Is what will be taken of a GPU free there? */
+static yk_status check_room(yk_trainer *t)
+{
+    return yk_libraries_check_room(t->device, &t->plan);
+}
+
+/* All libraries are open. */
+static yk_status count_libraries(yk_trainer *t)
+{
+    return yk_libraries_count(t->world, t->device, &t->plan);
 }
 
 static yk_status prepare(yk_trainer *t)
@@ -286,7 +325,9 @@ yk_status yk_trainer_start(yk_trainer *t)
     YK_TRY(together(t, compare_data));
     YK_TRY(together(t, find_place));
     YK_TRY(together(t, plan));
+    YK_TRY(together(t, check_room));
     YK_TRY(together(t, prepare));
+    YK_TRY(together(t, count_libraries));
     YK_TRY(stop_early(t));
     return together(t, open_folder);
 }

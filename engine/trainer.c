@@ -13,6 +13,7 @@
 
 #include "engine/evaluate.h"
 #include "engine/guard.h"
+#include "engine/libraries.h"
 #include "engine/replicas.h"
 #include "engine/run_folder.h"
 #include "engine/step.h"
@@ -263,22 +264,22 @@ static void print_tuning(const yk_trainer *t)
                sum.n, sum.seconds, 100 * (1 - sum.taken_ms / sum.first_ms));
 }
 
-/* Once, after the first step: what the libraries took is known now, unless others use the GPU
- * too. */
+/* Once, after the first step: libraries have loaded what it needs. */
 static void add_start(yk_trainer *t, yk_metrics_row *row)
 {
-    int64_t used = yk_device_used_bytes(t->device), estimate = t->plan.library_bytes;
+    int64_t counted = t->plan.library_bytes;
     row->start_s = yk_clock_age_s();
-    if (used > 0 && t->config->launch.ranks_per_gpu == 1) {
-        int64_t own = yk_plan_device_bytes(&t->plan) - estimate;
-        t->plan.library_bytes = yk_max(used - own, 0);
-        row->device_bytes = yk_plan_device_bytes(&t->plan);
-    }
-    if (!yk_trainer_speaks(t) || used == 0) return;
-    yk_progress_break(&t->progress);
+    if (yk_device_get_kind(t->device) != YK_DEVICE_CUDA) return;
+    if (yk_trainer_speaks(t)) yk_progress_break(&t->progress);
+    yk_libraries_review(t->device, &t->plan);
+    row->device_bytes = yk_plan_device_bytes(&t->plan);
+    if (!yk_trainer_speaks(t)) return;
     print_tuning(t);
-    printf("started   %.2f s to the end of the first step; libraries take %.0f MiB, %.0f planned\n",
-           row->start_s, (double)t->plan.library_bytes / 0x1p20, (double)estimate / 0x1p20);
+    printf("started   %.2f s to the end of the first step", row->start_s);
+    if (t->plan.held_bytes > 0)
+        printf("; libraries take %.0f MiB, %.0f counted", (double)t->plan.held_bytes / 0x1p20,
+               (double)counted / 0x1p20);
+    putchar('\n');
 }
 
 /* Wait for a step's outcome, count it, show it and give it a row. */
