@@ -7,7 +7,7 @@ GENERATOR  := $(if $(shell command -v ninja 2>/dev/null),Ninja,Unix Makefiles)
 FORMAT     ?= $(or $(shell command -v clang-format-14 2>/dev/null),clang-format)
 SOURCES     = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh')
 
-.PHONY: all configure test test-faults demo bench format format-check asan gpu-test bundle clean help
+.PHONY: all configure test test-faults demo bench format format-check asan gpu-test gpu-check bundle clean help
 
 all: configure
 	@cmake --build $(BUILD) -j $(JOBS) --target yoke
@@ -46,8 +46,18 @@ gpu-test:
 	@cmake --build --preset cuda -j $(JOBS)
 	@tests/gpu/run.sh build-cuda
 
-bundle: all
-	@BUILD='$(BUILD)' tools/bundle.sh
+gpu-check:
+	@cmake --preset cuda
+	@cmake --build --preset cuda -j $(JOBS)
+	@tests/gpu/check.sh build-cuda $(GPU_CHECK)
+
+# For other machines: in a build of its own, unless one is named, with CUDA where its compiler is.
+BUNDLED = $(if $(filter file,$(origin BUILD)),build-bundle,$(BUILD))
+bundle:
+	@$(MAKE) --no-print-directory all BUILD='$(BUNDLED)' \
+	    CMAKE_ARGS='$(strip $(if $(filter file,$(origin BUILD)),-DYK_ELSEWHERE=ON) $(CMAKE_ARGS))'
+	@$(if $(filter tests,$(WITH)),cmake --build '$(BUNDLED)' -j $(JOBS))
+	@BUILD='$(BUNDLED)' tools/bundle.sh $(strip $(addprefix --with ,$(WITH)) $(addprefix --without ,$(WITHOUT)))
 
 clean:
 	@rm -rf build build-*/
@@ -60,7 +70,9 @@ help:
 	@echo 'make bench               tokens per second beside PyTorch, on this machine'
 	@echo 'make asan                the tests under the address and undefined-behaviour sanitizers'
 	@echo 'make gpu-test            the tests that need a GPU'
-	@echo 'make bundle              the program and the libraries it needs, as a folder to carry along'
+	@echo 'make gpu-check           the same, then training steps timed; GPU_CHECK="--only yoke gpt2-124m"'
+	@echo 'make bundle              the program and the libraries it needs, as a folder to carry along;'
+	@echo '                         WITH=tests, WITHOUT="cudnn nccl"'
 	@echo 'make format              clang-format every source; format-check only looks'
 	@echo 'make clean               remove build/ and build-*/'
 	@echo 'tools/setup              install what building and testing need'

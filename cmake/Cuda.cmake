@@ -4,7 +4,7 @@
 # host compiler. So a scratch project tries one sm_89 file first, and AUTO means: if that works.
 #
 # The kernels take minutes to compile, so AUTO also wants a GPU on this machine, by its driver's
-# files; where the program is built for other machines, YK_CUDA=ON says so.
+# files; where the program is built for other machines, YK_ELSEWHERE=ON says so, or YK_CUDA=ON.
 #
 # Takes YK_CUDA_KERNELS, the .cu files there are: without any, AUTO means off.
 # Sets YK_HAVE_CUDA, YK_HAVE_NCCL, YK_HAVE_CUDNN, a reason for each that is off, and the libraries of
@@ -110,7 +110,7 @@ if(YK_CUDA STREQUAL "OFF")
     set(YK_CUDA_REASON "YK_CUDA=OFF")
 elseif(YK_CUDA STREQUAL "AUTO" AND NOT YK_CUDA_KERNELS)
     set(YK_CUDA_REASON "this version has no CUDA kernels")
-elseif(YK_CUDA STREQUAL "AUTO" AND NOT YK_CUDA_DRIVER)
+elseif(YK_CUDA STREQUAL "AUTO" AND NOT YK_CUDA_DRIVER AND NOT YK_ELSEWHERE)
     set(YK_CUDA_REASON "there is no GPU here; to build for one elsewhere, use -DYK_CUDA=ON")
 else()
     yk_cuda_find_compiler()

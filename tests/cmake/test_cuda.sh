@@ -59,6 +59,11 @@ expect_status 0
 expect_text out "found CUDA: OFF (there is no GPU here; to build for one elsewhere, use -DYK_CUDA=ON)"
 expect_no_text out "Trying"
 
+case_is "for other machines AUTO asks for no GPU, only for a compiler"
+look -DYK_ELSEWHERE=ON
+expect_status 0
+expect_text out "found CUDA: OFF (there is no nvcc)"
+
 case_is "where there is a GPU and no nvcc, AUTO goes on without CUDA and says so"
 put "$system/dev/nvidiactl" </dev/null
 look
