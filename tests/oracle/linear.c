@@ -53,6 +53,12 @@ void oracle_gelu_forward(const oracle_arith *arith, oracle_out y, const double *
     }
 }
 
+/* What a sum of products whose terms add up to `terms` without signs may be off by. */
+static double product_bound(const oracle_arith *arith, double terms)
+{
+    return (2 + arith->factor) * arith->factor * terms;
+}
+
 /* ---- linear ------------------------------------------------------------------------------- */
 
 void oracle_linear_forward(const oracle_arith *arith, oracle_out y, oracle_out z, const double *x,
@@ -61,13 +67,15 @@ void oracle_linear_forward(const oracle_arith *arith, oracle_out y, oracle_out z
 {
     for (int64_t i = 0; i < m * n; i++) {
         const double *row = x + i / n * k, *col = w + i % n * k;
-        double sum = at_or_zero(bias, i % n), terms = fabs(sum);
+        double first = at_or_zero(bias, i % n), sum = first, terms = 0;
         for (int64_t l = 0; l < k; l++) {
             sum += row[l] * col[l];
             terms += fabs(row[l] * col[l]);
         }
-        double added = with_gelu ? 0 : at_or_zero(residual, i);
-        double bound = arith ? ((double)k + 1) * arith->eps * (terms + fabs(added)) : 0;
+        double added = with_gelu ? 0 : at_or_zero(residual, i), bound = 0;
+        if (arith)
+            bound = ((double)k + 1) * arith->eps * (terms + fabs(first) + fabs(added)) +
+                    product_bound(arith, terms);
         if (z.value) z.value[i] = sum;
         if (z.value && arith) z.bound[i] = bound;
         y.value[i] = with_gelu ? gelu(sum) : sum + added;
@@ -92,7 +100,8 @@ void oracle_linear_backward_input(const oracle_arith *arith, oracle_out dx, cons
         double slope = z ? gelu_slope(z[i]) : 1, added = at_or_zero(before, i);
         dx.value[i] = sum * slope + added;
         if (!arith) continue;
-        dx.bound[i] = ((double)n + 2) * arith->eps * (terms * fabs(slope) + fabs(added));
+        dx.bound[i] = ((double)n + 2) * arith->eps * (terms * fabs(slope) + fabs(added)) +
+                      product_bound(arith, terms * fabs(slope));
         /* A product of 16 bits may be rounded before an epilogue works on it. */
         if (before || z) dx.bound[i] += arith->operand / 2 * fabs(sum * slope);
         if (z) dx.bound[i] += terms * gelu_slope_bound(arith->eps, z[i]);
@@ -108,14 +117,16 @@ void oracle_linear_backward_weight(const oracle_arith *arith, oracle_out dw, ora
                                    int64_t k)
 {
     for (int64_t i = 0; i < n * k; i++) {
-        double sum = at_or_zero(dw_before, i), terms = fabs(sum);
+        double first = at_or_zero(dw_before, i), sum = first, terms = 0;
         for (int64_t r = 0; r < m; r++) {
             double term = dy[r * n + i / k] * x[r * k + i % k];
             sum += term;
             terms += fabs(term);
         }
         dw.value[i] = sum;
-        if (arith) dw.bound[i] = ((double)m + 1) * arith->eps * terms;
+        if (arith)
+            dw.bound[i] =
+                ((double)m + 1) * arith->eps * (terms + fabs(first)) + product_bound(arith, terms);
     }
     for (int64_t c = 0; dbias.value && c < n; c++) {
         double sum = at_or_zero(dbias_before, c), terms = fabs(sum);

@@ -55,6 +55,7 @@ double oracle_choose_bf16(double x, uint32_t draw);
 typedef struct oracle_arith {
     double eps;     /* of one operation: 2^-24 for fp32 */
     double operand; /* rounding of operands made inside an operation (probabilities): 0 in fp32 */
+    double factor;  /* rounding of both factors of a matrix product: 0 but in TF32 */
 } oracle_arith;
 
 /* A result; `bound` is written only where an oracle_arith is given. */

@@ -115,6 +115,8 @@ void op_case_begin(op_case *c, yk_dtype t, const char *label, ...)
     c->arith = (oracle_arith){.eps = 0x1p-24};
     if (tested_on_cuda() && t != YK_F32)
         c->arith = (oracle_arith){.eps = 0x1p-23, .operand = 2 * oracle_unit_roundoff(t)};
+    if (c->tf32 && t == YK_F32) /* 10 bits of fraction, the others cut off */
+        c->arith = (oracle_arith){.eps = 0x1p-23, .factor = 0x1p-10};
     /* A fresh dry stream counts this case's workspace alone. */
     yk_stream_destroy(c->dry_stream);
     assert_int_equal(yk_stream_create(c->dry, YK_STREAM_COMPUTE, "dry", &c->dry_stream), YK_OK);
@@ -421,6 +423,13 @@ void op_be_smaller_card(op_case *c)
 {
     if (!tested_on_cuda()) skip();
     assert_int_equal(yk_device_limit_shared(c->device, 99 * 1024), YK_OK);
+}
+
+void op_use_tf32(op_case *c)
+{
+    if (!tested_on_cuda()) skip();
+    yk_device_set_tf32(c->device, true);
+    c->tf32 = true;
 }
 
 static uint64_t digest_of(void (*family)(op_case *c), int threads, uint64_t seed)

@@ -64,6 +64,7 @@ typedef struct op_case {
     int64_t lent_bytes;         /* of the workspace; both are kept while they are as large */
     uint64_t random, seed;
     uint64_t digest;    /* of every output's bytes so far */
+    bool tf32;          /* products of fp32 numbers are in TF32 */
     bool bits_only;     /* the oracle has judged these cases: it need not again */
     double worst;       /* the largest error so far as a fraction of its bound */
     char worst_at[200]; /* and where */
@@ -159,6 +160,9 @@ void op_on_each_unit(op_case *c, void (*family)(op_case *c));
 /* Let the GPU's blocks have no more shared memory than those of any card from sm_86 on have, the RTX
  * 4090's among them, so that what runs is what runs there. On other devices the test is skipped. */
 void op_be_smaller_card(op_case *c);
+
+/* Let the GPU's products of fp32 numbers be in TF32. On other devices the test is skipped. */
+void op_use_tf32(op_case *c);
 
 /* Run `family` with bits_only on cpu devices of 1 to 4 threads with one seed, or twice on another
  * device: every output must have the same bits. */

@@ -286,6 +286,54 @@ static void linear_that_is_tuned_agrees_with_the_oracle(void **state)
     larger_products(c);
 }
 
+/* In TF32 what is rounded are the factors, so that few terms show it best. */
+static void single_products(op_case *c)
+{
+    static const shape more[] = {{64, 96, 8}, {200, 384, 96}, {513, 300, 129}};
+    for (int i = 0; i < N_SHAPES + 3; i++) {
+        shape s = i < N_SHAPES ? shapes[i] : more[i - N_SHAPES];
+        forward_case(c, YK_F32, s, true, NO_RESIDUAL);
+        forward_case(c, YK_F32, s, false, RESIDUAL_IS_Y);
+        gelu_case(c, YK_F32, s, true);
+        backward_input_case(c, YK_F32, s, false, true);
+        backward_input_case(c, YK_F32, s, true, false);
+        gelu_bias_case(c, YK_F32, YK_F32, s, false);
+        backward_weight_case(c, YK_F32, YK_F32, s, true, true);
+    }
+}
+
+static void linear_in_tf32_agrees_with_the_oracle(void **state)
+{
+    op_use_tf32(*state);
+    single_products(*state);
+}
+
+/* What `tf32` is for, and that nothing of it stays: a product's algorithm is kept for the next time. */
+static void linear_rounds_factors_while_tf32_is_on_and_then_no_more(void **state)
+{
+    op_case *c = *state;
+    enum { M = 256, N = 512, K = 384 };
+    if (yk_device_get_kind(c->device) == YK_DEVICE_CPU) skip();
+    op_case_begin(c, YK_F32, "linear_forward before, with and after tf32");
+    op_buffer *x = op_input(c, YK_F32, M * K, 1), *w = op_input(c, YK_F32, N * K, 1), *y[3];
+    for (int i = 0; i < 3; i++) {
+        y[i] = op_output(c, YK_F32, M * N);
+        yk_device_set_tf32(c->device, i == 1);
+        OP_RUN(c, yk_linear_forward,
+               &((yk_linear_forward_args){.y = y[i]->data,
+                                          .x = x->data,
+                                          .w = w->data,
+                                          .m = M,
+                                          .n = N,
+                                          .k = K,
+                                          .dtype = YK_F32}));
+    }
+    op_expect_equal(c, y[0], y[2], "y after tf32");
+    double most = 0; /* the error of a sum of K products of normal numbers is about sqrt(K) eps */
+    for (int64_t i = 0; i < M * N; i++) most = fmax(most, fabs(y[1]->got[i] - y[0]->got[i]));
+    assert_true(most > sqrt(K) * 0x1p-13 && most < sqrt(K) * 0x1p-7);
+}
+
 static void linear_gives_the_same_bits_again(void **state)
 {
     (void)state;
@@ -307,6 +355,8 @@ int main(void)
         OP_TEST(gradient_of_a_bias_alone_agrees_with_the_oracle),
         OP_TEST(linear_of_larger_sizes_agrees_with_the_oracle),
         OP_TEST(linear_that_is_tuned_agrees_with_the_oracle),
+        OP_TEST(linear_in_tf32_agrees_with_the_oracle),
+        OP_TEST(linear_rounds_factors_while_tf32_is_on_and_then_no_more),
         cmocka_unit_test(linear_gives_the_same_bits_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
