@@ -21,7 +21,7 @@ trap 'rm -rf "$logs"' EXIT
 export YK_TEST_DEVICE=cuda OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
 # Programs that are one test each, and those that two ranks run.
-ranked=(tests/ranks/comm/rank_stress tests/ranks/train/rank_stages)
+ranked=(tests/ranks/comm/rank_stress tests/ranks/train/rank_stages tests/ranks/train/rank_rehearsal)
 mapfile -t tests < <(grep -lE 'op_device_missing|rig_missing|stored_missing' -r tests --include='test_*.c' |
     grep -v /cpu/ | sed 's/\.c$//' | sort)
 if [ "$build" = --list ]; then
@@ -105,6 +105,7 @@ for backend in "${backends[@]}"; do
     export YK_RANK_BACKEND=$backend
     ranks "${ranked[0]}" 3000 1
     ranks "${ranked[1]}" "$logs" "$backend"
+    [ "$backend" != hostmem ] || ranks "${ranked[2]}" "$logs"
 done
 
 failed=$(grep -cE '^ *[0-9]+ +[0-9]+ s  ' "$logs/summary") || true
