@@ -277,12 +277,13 @@ yk_status yk_sum_squares(yk_stream *stream, const yk_sum_squares_args *a);
  * mean over unmasked tokens is expected_tokens / n_tokens of them (with no unmasked token the
  * gradients are zero and stay so).
  *
- * non-finite      skip = 1, steps_skipped and skips_in_a_row grow; with dynamic_scale the loss
- * scale is multiplied by 1/2, not under scale_floor, and good_steps becomes 0 otherwise       skip
- * = 0; adam_steps grows; correction1 and 2 are of the new count; grad_scale = expected_tokens /
- * n_tokens / loss_scale * min(1, clip / grad_norm); with dynamic_scale, after growth_interval good
- * steps the loss scale doubles grad_norm, grad_scale are of the loss scale that the backward pass
- * used. */
+ * non-finite   skip = 1, steps_skipped and skips_in_a_row grow; with dynamic_scale the loss scale
+ *              is multiplied by 1/2, not under scale_floor, and good_steps becomes 0
+ * otherwise    skip = 0; adam_steps grows; correction1 and 2 are of the new count; grad_scale =
+ *              expected_tokens / n_tokens / loss_scale * min(1, clip / grad_norm); with
+ *              dynamic_scale, after growth_interval good steps the loss scale doubles
+ *
+ * grad_norm and grad_scale are of the loss scale that the backward pass used. */
 typedef struct yk_step_finish_args {
     yk_step_values *values; /* device memory */
     double expected_tokens; /* batch * seq_len */

@@ -8,9 +8,7 @@
 
 #define THREADS 256
 
-/* ---- GELU
- * ---------------------------------------------------------------------------------
- */
+/* ---- GELU ---------------------------------------------------------------------------------- */
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS) gelu_all(T *y, const T *z, int64_t n)
@@ -69,12 +67,9 @@ cudaError_t yk_cuda_gelu_backward(void *dx, const void *z, int64_t n, yk_dtype d
     });
 }
 
-/* ---- SwiGLU
- * -------------------------------------------------------------------------------
- */
+/* ---- SwiGLU -------------------------------------------------------------------------------- */
 
-/* Rows along grid.y and grid.z, so that no thread divides by the number of
- * columns. */
+/* Rows along grid.y and grid.z, so that no thread divides by the number of columns. */
 static __device__ inline int64_t block_row()
 {
     return (int64_t)blockIdx.z * gridDim.y + blockIdx.y;

@@ -1,12 +1,11 @@
 /* runtime/device/cuda/adamw.cu - one AdamW update.
  *
- * Bytes per element: grad, master, m and v are read, master, m, v and param
- * written: 28 with 16-bit grad and param and fp32 states, 14 where the states
- * are bf16 and the master weight is what the model reads. Operations per
- * element: about 25, and 25 more where bf16 is rounded: 7 rounds of Philox
- * serve two elements. A thread has 8 elements, in accesses that fill sectors.
- * Multiplications and additions are fused where it is written and nowhere
- * else, so that an element's bits do not depend on which kernel it falls to.
+ * Bytes per element: grad, master, m and v are read, master, m, v and param written: 28 with 16-bit
+ * grad and param and fp32 states, 14 where the states are bf16 and the master weight is what the
+ * model reads. Operations per element: about 25, and 25 more where bf16 is rounded: 7 rounds of
+ * Philox serve two elements. A thread has 8 elements, in accesses that fill sectors.
+ * Multiplications and additions are fused where it is written and nowhere else, so that an
+ * element's bits do not depend on which kernel it falls to.
  */
 #include <limits.h>
 
@@ -38,9 +37,7 @@ struct adamw_constants {
     int64_t shift;
 };
 
-/* ---- random bits
- * ---------------------------------------------------------------------------
- */
+/* ---- random bits --------------------------------------------------------------------------- */
 
 /* The two words of an even element and of the odd one behind it. */
 static __device__ inline void draw(uint64_t key, uint64_t step, uint64_t pair, uint32_t (&x)[4])
@@ -68,9 +65,7 @@ static __device__ inline uint32_t move(float x, uint32_t bits)
     return __float_as_uint(x) + bits;
 }
 
-/* ---- the update
- * ----------------------------------------------------------------------------
- */
+/* ---- the update ---------------------------------------------------------------------------- */
 
 /* sqrt(x) and x / y to a little more than half a unit, from the hardware's first guess and one step
  * of Newton's. The library's exact ones branch for numbers that do not come up here: a root below

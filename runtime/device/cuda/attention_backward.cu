@@ -40,12 +40,9 @@ typedef struct backward_memory {
     int *dkv_flags;  /* (B,G,key tiles) heads added */
 } backward_memory;
 
-/* ---- row sums
- * -----------------------------------------------------------------------------
- */
+/* ---- row sums ------------------------------------------------------------------------------ */
 
-/* Eight lanes a row of one head; rows past the sequence, up to whole tiles, get
- * zeros. */
+/* Eight lanes a row of one head; rows past the sequence, up to whole tiles, get zeros. */
 template <typename T>
 static __global__ void __launch_bounds__(256)
     sum_rows(backward_memory memory, const T *__restrict__ dy, const T *__restrict__ y,
@@ -75,9 +72,7 @@ static __global__ void __launch_bounds__(256)
     memory.stats[of_head * shape.rows + t] = make_float2(lse2, sum);
 }
 
-/* ---- the kernel
- * ---------------------------------------------------------------------------
- */
+/* ---- the kernel ---------------------------------------------------------------------------- */
 
 /* x, of which the compiler does not know that it has used it before: what follows from it is
  * computed where it is needed and takes no register until then. */
@@ -576,9 +571,7 @@ static __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
     add_key_gradients<T, C>(dqkv, dk, dv, memory, shape);
 }
 
-/* ---- launchers
- * ----------------------------------------------------------------------------
- */
+/* ---- launchers ----------------------------------------------------------------------------- */
 
 template <typename T, typename C> struct backward_kernel {
     static cudaError_t prepare(int shared_bytes_max)
@@ -631,9 +624,8 @@ template <typename T, typename C> static constexpr backward_kernel<T, C> everywh
     return {};
 }
 
-/* Call f with the kernel for heads padded to `padded` columns, in blocks of at
- * most `shared_bytes_max`. The number of keys a block is the same for both: the
- * workspace's layout. */
+/* Call f with the kernel for heads padded to `padded` columns, in blocks of at most
+ * `shared_bytes_max`. The number of keys a block is the same for both: the workspace's layout. */
 template <typename T, typename F>
 static cudaError_t with_kernel(int64_t padded, int shared_bytes_max, F f)
 {

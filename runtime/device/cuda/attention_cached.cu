@@ -1,11 +1,10 @@
-/* runtime/device/cuda/attention_cached.cu - attention of new positions over a
- * cache, for generation.
+/* runtime/device/cuda/attention_cached.cu - attention of new positions over a cache, for
+ * generation.
  *
- * First the new keys and values go into the caches. Then one block a new query
- * of one head: each warp takes every WARPS-th tile of 32 keys, one a lane, with
- * a running maximum and sum, and the warps' results are joined in order. Bytes:
- * the caches are read once per query head and position; for a single position
- * that is once, and what the time is.
+ * First the new keys and values go into the caches. Then one block a new query of one head: each
+ * warp takes every WARPS-th tile of 32 keys, one a lane, with a running maximum and sum, and the
+ * warps' results are joined in order. Bytes: the caches are read once per query head and position;
+ * for a single position that is once, and what the time is.
  */
 #include "runtime/device/cuda/kernels.cuh"
 

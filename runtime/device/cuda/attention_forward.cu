@@ -1,17 +1,13 @@
-/* runtime/device/cuda/attention_forward.cu - causal attention forward with
- * matrix instructions.
+/* runtime/device/cuda/attention_forward.cu - causal attention forward with matrix instructions.
  *
- * Dao 2023, algorithm 1: a block owns BM queries of one head, goes through
- * tiles of BN keys from the diagonal down, and keeps a running maximum, sum and
- * output per query in registers; scores never leave them. A warp owns 16 * MT
- * queries, so that each key fragment read from shared memory serves MT
- * products. The next tile of keys and values is on its way while the present
- * one is used.
+ * Dao 2023, algorithm 1: a block owns BM queries of one head, goes through tiles of BN keys from
+ * the diagonal down, and keeps a running maximum, sum and output per query in registers; scores
+ * never leave them. A warp owns 16 * MT queries, so that each key fragment read from shared memory
+ * serves MT products. The next tile of keys and values is on its way while the present one is used.
  *
- * Operations: 2 T^2 D per head counting what is seen; tiles across the diagonal
- * add up to BM / T of that, less what warps skip. Bytes: q, k, v read once from
- * memory (keys again from the cache), y written once. Shared memory: BM + 4 BN
- * rows, 48 KiB at D = 64 and 96 at 128.
+ * Operations: 2 T^2 D per head counting what is seen; tiles across the diagonal add up to BM / T of
+ * that, less what warps skip. Bytes: q, k, v read once from memory (keys again from the cache), y
+ * written once. Shared memory: BM + 4 BN rows, 48 KiB at D = 64 and 96 at 128.
  */
 #include "runtime/device/cuda/mma.cuh"
 #include "runtime/device/cuda/sizes.h"
@@ -253,9 +249,7 @@ static __global__ void __launch_bounds__(BM / MT * 2, BLOCKS)
                            warp_row, shape);
 }
 
-/* ---- launchers
- * ----------------------------------------------------------------------------
- */
+/* ---- launchers ----------------------------------------------------------------------------- */
 
 /* One kernel and its tile sizes. */
 template <typename T, int DP, int BM, int BN, int MT, int BLOCKS> struct forward_kernel {

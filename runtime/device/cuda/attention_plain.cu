@@ -1,15 +1,13 @@
-/* runtime/device/cuda/attention_plain.cu - causal attention without matrix
- * instructions, for fp32 and for head sizes that the others do not take.
+/* runtime/device/cuda/attention_plain.cu - causal attention without matrix instructions, for fp32
+ * and for head sizes that the others do not take.
  *
- * A warp owns ROWS rows (queries; keys in the pass for dK and dV) and goes
- * through tiles of 32 of the other kind in shared memory, one a lane: a lane
- * makes the scores of its column, then lanes own columns of the head and take
- * each weight from the lane that has it. All in fp32, in order of position,
- * nothing shared between blocks.
+ * A warp owns ROWS rows (queries; keys in the pass for dK and dV) and goes through tiles of 32 of
+ * the other kind in shared memory, one a lane: a lane makes the scores of its column, then lanes
+ * own columns of the head and take each weight from the lane that has it. All in fp32, in order of
+ * position, nothing shared between blocks.
  *
- * Operations: forward 2 T^2 D a head, backward 7 T^2 D (scores and their
- * gradients twice). Bound by shared memory at five loads for 16
- * multiplications.
+ * Operations: forward 2 T^2 D a head, backward 7 T^2 D (scores and their gradients twice). Bound by
+ * shared memory at five loads for 16 multiplications.
  */
 #include "runtime/device/cuda/kernels.cuh"
 
@@ -26,8 +24,7 @@ typedef struct plain_shape {
     float scale;
 } plain_shape;
 
-/* `n_rows` rows of a head into shared memory as fp32, `pitch` floats apart;
- * zeros past the end. */
+/* `n_rows` rows of a head into shared memory as fp32, `pitch` floats apart; zeros past the end. */
 template <typename T>
 static __device__ void load_rows(float *to, int pitch, int n_rows, const T *from, int64_t stride,
                                  int64_t row0, const plain_shape &s)
@@ -56,8 +53,7 @@ static __device__ inline void dot_rows(float (&dot)[ROWS], const float *tile, co
     }
 }
 
-/* sum[r][c] += over the tile's rows, in order: weight[r] of that row's lane
- * times its columns. */
+/* sum[r][c] += over the tile's rows, in order: weight[r] of that row's lane times its columns. */
 static __device__ inline void add_rows(float (&sum)[ROWS][MAX_COLS], const float (&weight)[ROWS],
                                        const float *tile, const plain_shape &s)
 {
@@ -109,9 +105,7 @@ template <typename T> struct head_rows {
     }
 };
 
-/* ---- forward
- * ------------------------------------------------------------------------------
- */
+/* ---- forward ------------------------------------------------------------------------------- */
 
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
@@ -167,9 +161,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* ---- backward
- * -----------------------------------------------------------------------------
- */
+/* ---- backward ------------------------------------------------------------------------------ */
 
 /* row_sums (B,H,T): one warp a row of one head. */
 template <typename T>
@@ -297,9 +289,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* ---- launchers
- * ----------------------------------------------------------------------------
- */
+/* ---- launchers ----------------------------------------------------------------------------- */
 
 static plain_shape shape_of(int64_t seq_len, int64_t heads, int64_t kv_heads, int64_t head_size,
                             float scale)

@@ -1,8 +1,7 @@
-/* runtime/device/cuda/backend_cuda.c - one NVIDIA GPU: opening it, and its
- * memory.
+/* runtime/device/cuda/backend_cuda.c - one NVIDIA GPU: opening it, and its memory.
  *
- * Everything that takes time or memory happens when the device is opened: the
- * context, the cuBLASLt handle, the kernels' limits.
+ * Everything that takes time or memory happens when the device is opened: the context, the cuBLASLt
+ * handle, the kernels' limits.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +16,7 @@ yk_status yk_cuda_check(cudaError_t error, const char *what)
     return yk_fail(YK_EDEVICE, what, "%s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-/* ---- opening
- * ------------------------------------------------------------------------------
- */
+/* ---- opening ------------------------------------------------------------------------------- */
 
 static int attribute(enum cudaDeviceAttr name, int index)
 {
@@ -38,8 +35,7 @@ static double matrix_flops_per_clock(int major, int minor)
     return 512; /* sm_86, sm_89, sm_120 */
 }
 
-/* Peak rates by the card's own clocks and widths; launch_s is what one launch
- * costs in a graph. */
+/* Peak rates by the card's own clocks and widths; launch_s is what one launch costs in a graph. */
 static void describe(yk_device *d, const struct cudaDeviceProp *p, int index)
 {
     yk_device_spec *spec = &d->spec;
@@ -185,9 +181,7 @@ void yk_cuda_set_tf32(yk_device *d, bool on)
     state->tf32 = on;
 }
 
-/* ---- memory
- * -------------------------------------------------------------------------------
- */
+/* ---- memory -------------------------------------------------------------------------------- */
 
 yk_status yk_cuda_alloc(yk_device *d, yk_memory_kind kind, int64_t bytes, void **memory_out)
 {

@@ -1,19 +1,17 @@
-/* runtime/device/cuda/cross_entropy.cu - loss and, in place, the gradient of
- * logits.
+/* runtime/device/cuda/cross_entropy.cu - loss and, in place, the gradient of logits.
  *
- * A block holds a row from its first use to its last: each thread owns every
- * blockDim-th pack of it, in shared memory, and where that is too small the
- * next KEPT in registers; what is longer still is read again, from the L2 cache
- * if it is there. The first pass takes the maximum and the sum of exponentials
- * (Milakov and Gimelshein 2018, algorithm 3), the second writes gradients, and
- * where a pack has been written, the thread starts to load its pack of the
- * block's next row into the same place. So the next row arrives while this one
- * leaves, and nobody waits for another thread but in the row's one sum.
+ * A block holds a row from its first use to its last: each thread owns every blockDim-th pack of
+ * it, in shared memory, and where that is too small the next KEPT in registers; what is longer
+ * still is read again, from the L2 cache if it is there. The first pass takes the maximum and the
+ * sum of exponentials (Milakov and Gimelshein 2018, algorithm 3), the second writes gradients, and
+ * where a pack has been written, the thread starts to load its pack of the block's next row into
+ * the same place. So the next row arrives while this one leaves, and nobody waits for another
+ * thread but in the row's one sum.
  *
- * Bytes per logit, 16-bit: 2 read, 2 written; two exponentials and about ten
- * instructions. A row of 50,304 logits takes the 99 KiB of shared memory that
- * every GPU from sm_89 on offers, and half of what sm_90 does, where two blocks
- * share a multiprocessor; one of 152,064 takes all of it and 5 packs a thread.
+ * Bytes per logit, 16-bit: 2 read, 2 written; two exponentials and about ten instructions. A row of
+ * 50,304 logits takes the 99 KiB of shared memory that every GPU from sm_89 on offers, and half of
+ * what sm_90 does, where two blocks share a multiprocessor; one of 152,064 takes all of it and 5
+ * packs a thread.
  */
 #include "runtime/device/cuda/copy_async.cuh"
 #include "runtime/device/cuda/kernels.cuh"
@@ -27,13 +25,11 @@
 #define LOG2E 1.4426950408889634f
 #define LN2   0.6931471805599453f
 
-/* ---- exponentials
- * ------------------------------------------------------------------------- */
+/* ---- exponentials -------------------------------------------------------------------------- */
 
-/* exp(x - m) is computed from x and the shift of m. For 16-bit logits both are
- * in units of ln 2: one multiply-add and the special-function unit, where a
- * result too small for a normal number is zero. The shift's rounding moves all
- * of a row alike, and the loss undoes it. */
+/* exp(x - m) is computed from x and the shift of m. For 16-bit logits both are in units of ln 2:
+ * one multiply-add and the special-function unit, where a result too small for a normal number is
+ * zero. The shift's rounding moves all of a row alike, and the loss undoes it. */
 template <typename T> static __device__ inline float shift_of(float m)
 {
     return sizeof(T) == 4 ? m : m * LOG2E;
@@ -63,8 +59,7 @@ template <typename T> static __device__ inline float moved(float from, float to)
     return sizeof(T) == 4 ? expf(from - to) : exp2_fast(from - to);
 }
 
-/* ---- sums
- * --------------------------------------------------------------------------------- */
+/* ---- sums ---------------------------------------------------------------------------------- */
 
 /* Sum of exp(x - maximum). An empty one has a shift below any logit's that is not -inf, and finite,
  * so that -inf has an exponential of zero. NaN stays out of the shift and shows in the sum. */
@@ -150,8 +145,7 @@ static __device__ inline void take(softmax_sum &s, const pack<T, V> (&packed)[N]
     add_exponentials<T, N * V>(s, e, greatest<T, V, N>(packed));
 }
 
-/* ---- a row
- * -------------------------------------------------------------------------------- */
+/* ---- a row --------------------------------------------------------------------------------- */
 
 /* A thread owns packs threadIdx.x, + blockDim.x, ...: the first `slots` in shared memory, then
  * those in registers, then the rest. Columns from `vocab` on do not count. */
@@ -398,8 +392,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* ---- a row without alignment
- * -------------------------------------------------------------- */
+/* ---- a row without alignment --------------------------------------------------------------- */
 
 template <typename T>
 static __global__ void __launch_bounds__(ANY_THREADS)
@@ -433,8 +426,7 @@ static __global__ void __launch_bounds__(ANY_THREADS)
     }
 }
 
-/* ---- launching
- * ---------------------------------------------------------------------------- */
+/* ---- launching ----------------------------------------------------------------------------- */
 
 /* Rows of which two fit are for blocks of half the threads, so that two share a multiprocessor. */
 static unsigned threads_for(const row_shape &r, int shared_bytes_max)

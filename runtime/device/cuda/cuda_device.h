@@ -1,9 +1,7 @@
-/* runtime/device/cuda/cuda_device.h - what the C files of the cuda backend
- * share.
+/* runtime/device/cuda/cuda_device.h - what the C files of the cuda backend share.
  *
- * The state of a device: its number, what its limits are, the cuBLASLt handle,
- * and the products whose descriptors and algorithms have been chosen
- * (linear_cuda.c).
+ * The state of a device: its number, what its limits are, the cuBLASLt handle, and the products
+ * whose descriptors and algorithms have been chosen (linear_cuda.c).
  */
 #ifndef YK_RUNTIME_DEVICE_CUDA_CUDA_DEVICE_H
 #define YK_RUNTIME_DEVICE_CUDA_CUDA_DEVICE_H
@@ -124,9 +122,8 @@ bool yk_cuda_mark_passed(yk_device *d, const yk_mark *m);
 void yk_cuda_mark_destroy(yk_device *d, yk_mark *m);
 void yk_cuda_set_part(yk_device *d, const char *part);
 
-/* Make the device current for the calling thread, since threads other than the
- * opener enqueue too. Returns the failure of a host function, if there was one:
- * after it no call does anything. */
+/* Make the device current for the calling thread, since threads other than the opener enqueue too.
+ * Returns the failure of a host function, if there was one: after it no call does anything. */
 static inline yk_status yk_cuda_enter(const yk_device *d)
 {
     yk_cuda_state *state = d->state;

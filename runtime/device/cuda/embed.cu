@@ -1,19 +1,17 @@
 /* runtime/device/cuda/embed.cu - embedding, forward and backward.
  *
- * Forward is a gather: a thread makes 16 bytes of each of ROWS rows, all of
- * which it asks for before it waits for the first. Bytes per element of y,
- * 16-bit: read 2 (the token's row; positions come from the cache), write 2.
+ * Forward is a gather: a thread makes 16 bytes of each of ROWS rows, all of which it asks for
+ * before it waits for the first. Bytes per element of y, 16-bit: read 2 (the token's row; positions
+ * come from the cache), write 2.
  *
- * Backward sums the rows of dy that share a token, in order of row, and those
- * that share a position. Rows are sorted by both (embed_sort.cu, which makes
- * rows that no token names zero) and cut into chunks of equal length, so that a
- * frequent token costs no more than rare ones. A warp sums the runs of a chunk
- * in a group of columns. Runs that cross a chunk's edge leave sums of parts in
- * fp32, and the warp that is last to come adds them up in order of chunks, so
- * that who it is makes no difference. Groups of columns follow one another, and
- * in a group chunks of tokens and of positions take turns, so that dy is read
- * once, and from the cache for the other table. Bytes per element of dy: read
- * 2; write the rows that occur, which are read before if they accumulate.
+ * Backward sums the rows of dy that share a token, in order of row, and those that share a
+ * position. Rows are sorted by both (embed_sort.cu, which makes rows that no token names zero) and
+ * cut into chunks of equal length, so that a frequent token costs no more than rare ones. A warp
+ * sums the runs of a chunk in a group of columns. Runs that cross a chunk's edge leave sums of
+ * parts in fp32, and the warp that is last to come adds them up in order of chunks, so that who it
+ * is makes no difference. Groups of columns follow one another, and in a group chunks of tokens and
+ * of positions take turns, so that dy is read once, and from the cache for the other table. Bytes
+ * per element of dy: read 2; write the rows that occur, which are read before if they accumulate.
  */
 #include "runtime/device/cuda/kernels.cuh"
 #include "runtime/device/cuda/sizes.h"
@@ -25,9 +23,7 @@
 
 #define ALL_LANES 0xffffffffu
 
-/* ---- forward
- * ------------------------------------------------------------------------------
- */
+/* ---- forward ------------------------------------------------------------------------------- */
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(256)
@@ -84,9 +80,7 @@ cudaError_t yk_cuda_embed_forward(const yk_embed_forward_args *a, cudaStream_t s
     });
 }
 
-/* ---- backward
- * -----------------------------------------------------------------------------
- */
+/* ---- backward ------------------------------------------------------------------------------ */
 
 /* One table, and its rows of dy sorted. */
 typedef struct table {

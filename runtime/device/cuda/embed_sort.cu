@@ -50,8 +50,7 @@ typedef struct desk {
     int32_t before, count;          /* rows of classes before, and of this one */
 } desk;
 
-/* ---- the places of digits
- * ------------------------------------------------------------------------ */
+/* ---- the places of digits ------------------------------------------------------------------ */
 
 static __device__ inline int32_t warp_prefix(int32_t x, int lane)
 {
@@ -108,8 +107,7 @@ static __device__ inline int32_t take_place(desk &k, int digit, bool in, int lan
     return at;
 }
 
-/* ---- the sort of a class
- * ------------------------------------------------------------------------- */
+/* ---- the sort of a class ------------------------------------------------------------------- */
 
 /* Key i, or one that is of no class. */
 static __device__ inline int32_t key_at(const sort_job &j, int64_t i, int64_t end)
@@ -209,8 +207,7 @@ static __device__ inline void sort_class(desk &k, const sort_job &j, int cls)
     if (!last) sort_list(k, j, list, cls);
 }
 
-/* ---- zeros
- * --------------------------------------------------------------------------------------- */
+/* ---- zeros --------------------------------------------------------------------------------- */
 
 /* Rows of the table whose number is of the class and that no key names. */
 static __device__ inline void zero_absent(const desk &k, const sort_job &j, int cls)

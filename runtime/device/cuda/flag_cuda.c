@@ -1,10 +1,9 @@
-/* runtime/device/cuda/flag_cuda.c - flags between processes, as stream memory
- * operations of the driver.
+/* runtime/device/cuda/flag_cuda.c - flags between processes, as stream memory operations of the
+ * driver.
  *
- * The host pins the memory and maps it for the GPU, whose address for it may be
- * another one; a table of the few pieces that are shared gives it. The two
- * operations are the driver's own and are looked up there, so that nothing has
- * to be linked to it.
+ * The host pins the memory and maps it for the GPU, whose address for it may be another one; a
+ * table of the few pieces that are shared gives it. The two operations are the driver's own and are
+ * looked up there, so that nothing has to be linked to it.
  */
 #include <cuda.h>
 #include <stdio.h>

@@ -18,9 +18,7 @@
 typedef __nv_bfloat16 bf16;
 typedef __half f16;
 
-/* ---- packs
- * --------------------------------------------------------------------------------
- */
+/* ---- packs --------------------------------------------------------------------------------- */
 
 template <int BYTES> struct raw;
 template <> struct raw<16> {
@@ -172,8 +170,7 @@ template <int V> __device__ inline void store_f32(float *p, const float (&f)[V])
     }
 }
 
-/* ---- sums in a fixed order
- * ---------------------------------------------------------------- */
+/* ---- sums in a fixed order ----------------------------------------------------------------- */
 
 template <typename S> __device__ inline S warp_sum(S x)
 {
@@ -182,9 +179,8 @@ template <typename S> __device__ inline S warp_sum(S x)
     return x;
 }
 
-/* The block's sum of each of U values, in every thread. `shared` is (U,32); two
- * calls in a row must use different ones, since only one barrier lies between a
- * write and the reads before it. */
+/* The block's sum of each of U values, in every thread. `shared` is (U,32); two calls in a row must
+ * use different ones, since only one barrier lies between a write and the reads before it. */
 template <typename S, int U> __device__ inline void block_sum(S (&x)[U], S (*shared)[32])
 {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, n_warps = (blockDim.x + 31) >> 5;
@@ -198,8 +194,7 @@ template <typename S, int U> __device__ inline void block_sum(S (&x)[U], S (*sha
     for (int u = 0; u < U; u++) x[u] = warp_sum(lane < n_warps ? shared[u][lane] : S(0));
 }
 
-/* ---- activations
- * -------------------------------------------------------------------------- */
+/* ---- activations --------------------------------------------------------------------------- */
 
 /* 1 / (1 + exp(-x)). For results that are rounded to T: 16 bits need no more
  * than the fast units give. */
@@ -225,9 +220,7 @@ template <typename T> __device__ inline float gelu_slope(float z)
     return p + z * p * (1.0f - p) * GELU_TWICE * (1.0f + 3.0f * GELU_CUBIC * z * z);
 }
 
-/* ---- launching
- * ----------------------------------------------------------------------------
- */
+/* ---- launching ----------------------------------------------------------------------------- */
 
 /* Call f with a value of the type that `t` stands for. */
 template <typename F> cudaError_t with_type(yk_dtype t, F f)

@@ -1,9 +1,8 @@
 /* runtime/device/cuda/kernels.h - the launchers of our own kernels, for host C.
  *
- * Each enqueues on `s` and returns what the launch said; none allocates or
- * waits, so that all can be captured into a graph. Arguments are those of
- * ops.h, checked by the dispatcher; `ws` is workspace of the size that
- * sizes.h states. Tensors are in device memory.
+ * Each enqueues on `s` and returns what the launch said; none allocates or waits, so that all can
+ * be captured into a graph. Arguments are those of ops.h, checked by the dispatcher; `ws` is
+ * workspace of the size that sizes.h states. Tensors are in device memory.
  */
 #ifndef YK_RUNTIME_DEVICE_CUDA_KERNELS_H
 #define YK_RUNTIME_DEVICE_CUDA_KERNELS_H
@@ -52,8 +51,7 @@ cudaError_t yk_cuda_rope(const yk_rope_args *a, void *ws, cudaStream_t s);
 cudaError_t yk_cuda_swiglu_forward(const yk_swiglu_forward_args *a, cudaStream_t s);
 cudaError_t yk_cuda_swiglu_backward(const yk_swiglu_backward_args *a, cudaStream_t s);
 
-/* y = GELU(z), n elements, y may be z; dx *= GELU'(z): for products whose
- * epilogue could not. */
+/* y = GELU(z), n elements, y may be z; dx *= GELU'(z): for products whose epilogue could not. */
 cudaError_t yk_cuda_gelu_forward(void *y, const void *z, int64_t n, yk_dtype dtype, cudaStream_t s);
 cudaError_t yk_cuda_gelu_backward(void *dx, const void *z, int64_t n, yk_dtype dtype,
                                   cudaStream_t s);

@@ -33,9 +33,8 @@ static yk_status run_plain(yk_stream *s, const yk_cuda_product *p, void *ws)
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
-/* Whether an epilogue works on the product before it is rounded: it does where
- * all rows are whole accesses of 16 bytes. In fp32 a second rounding is one of
- * the sum's many. */
+/* Whether an epilogue works on the product before it is rounded: it does where all rows are whole
+ * accesses of 16 bytes. In fp32 a second rounding is one of the sum's many. */
 static bool is_rounded_once(yk_dtype dtype, int64_t n, int64_t k, uintptr_t pointers)
 {
     return dtype == YK_F32 || ((n | k) % 8 == 0 && pointers % 16 == 0);
@@ -267,8 +266,7 @@ yk_status yk_cuda_linear_backward_input(yk_stream *s, const yk_linear_backward_i
     return input_and_bias_gradient(&g);
 }
 
-/* The bias gradient as column sums of dy, in the workspace behind the
- * product's. */
+/* The bias gradient as column sums of dy, in the workspace behind the product's. */
 static yk_status bias_gradient(yk_stream *s, const yk_linear_backward_weight_args *a, void *ws)
 {
     return yk_cuda_check(yk_cuda_column_sum(a->dbias, a->dy, a->m, a->n, a->accumulate, a->dtype,

@@ -1,12 +1,11 @@
-/* runtime/device/cuda/linear_plain.cu - a linear layer at sizes that cuBLASLt's
- * epilogues do not serve well.
+/* runtime/device/cuda/linear_plain.cu - a linear layer at sizes that cuBLASLt's epilogues do not
+ * serve well.
  *
- * Where rows are no multiple of 16 bytes, cuBLASLt rounds a 16-bit product
- * before it adds the bias, or offers no epilogue, so that the result is rounded
- * twice. Here everything happens in fp32 and is rounded once. No model's sizes
- * come here; speed does not matter. A block makes a tile of TILE by TILE
- * results, a thread EACH of one column, from tiles of both factors in shared
- * memory; the sum runs in order.
+ * Where rows are no multiple of 16 bytes, cuBLASLt rounds a 16-bit product before it adds the bias,
+ * or offers no epilogue, so that the result is rounded twice. Here everything happens in fp32 and
+ * is rounded once. No model's sizes come here; speed does not matter. A block makes a tile of TILE
+ * by TILE results, a thread EACH of one column, from tiles of both factors in shared memory; the
+ * sum runs in order.
  */
 #include "runtime/device/cuda/kernels.cuh"
 

@@ -5,11 +5,11 @@
  * swizzled within a row by the row's number, so that the eight rows which one
  * ldmatrix reads at one column lie in different banks.
  *
- * Fragments of m16n8k16, with g = lane / 4 and t = lane % 4 (PTX ISA, "Matrix
- * Fragments"): A (16,16)  a0: row g, k 2t 2t+1    a1: row g+8    a2: row g, k
- * 2t+8 2t+9    a3: row g+8 B (16,8)   b0: k 2t 2t+1, col g    b1: k 2t+8 2t+9,
- * col g C (16,8)   c0 c1: row g, col 2t 2t+1              c2 c3: row g+8 Two
- * neighbouring C fragments, rounded to 16 bits, are one A fragment.
+ * Fragments of m16n8k16, with g = lane / 4 and t = lane % 4 (PTX ISA, "Matrix Fragments"):
+ *     A (16,16)   a0: row g, k 2t 2t+1   a1: row g+8   a2: row g, k 2t+8 2t+9   a3: row g+8
+ *     B (16,8)    b0: k 2t 2t+1, col g   b1: k 2t+8 2t+9, col g
+ *     C (16,8)    c0 c1: row g, col 2t 2t+1   c2 c3: row g+8
+ * Two neighbouring C fragments, rounded to 16 bits, are one A fragment.
  */
 #ifndef YK_RUNTIME_DEVICE_CUDA_MMA_CUH
 #define YK_RUNTIME_DEVICE_CUDA_MMA_CUH
@@ -20,9 +20,7 @@
 /* Shared memory that a block may have on every GPU from sm_86 on. */
 #define SHARED_EVERYWHERE (99 * 1024)
 
-/* ---- tiles
- * --------------------------------------------------------------------------------
- */
+/* ---- tiles --------------------------------------------------------------------------------- */
 
 /* What the chunk number of a row is XORed with. Rows of a multiple of 128 bytes
  * begin in one bank: eight rows take eight chunks. Else two or four rows share
@@ -45,17 +43,15 @@ template <int DP, int THREADS> struct tile_share {
     static constexpr int LANES = CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32;
     static constexpr int STEP = THREADS / LANES;
 
-    /* The thread's first element of a matrix whose rows are `stride` elements
-   * apart. */
+    /* The thread's first element of a matrix whose rows are `stride` elements apart. */
     static __device__ inline int64_t begin(int stride)
     {
         return (int64_t)(threadIdx.x / LANES) * stride + threadIdx.x % LANES * 8;
     }
 };
 
-/* Start copying the first ROWS rows of a matrix, `from` being its begin plus
- * the thread's begin(); zeros from row rows_left on, and from column `cols` on,
- * a multiple of 8. */
+/* Start copying the first ROWS rows of a matrix, `from` being its begin plus the thread's begin();
+ * zeros from row rows_left on, and from column `cols` on, a multiple of 8. */
 template <int DP, int ROWS, int THREADS, typename T>
 static __device__ inline void load_tile(uint32_t tile, const T *from, int stride, int rows_left,
                                         int cols)
@@ -87,10 +83,9 @@ static __device__ inline void load_matrix_transposed(uint32_t (&r)[4], uint32_t 
                  : "memory");
 }
 
-/* The address of a lane's row in a fragment at the tile's first row and column,
- * for one of the two orders in which ldmatrix.x4 can be given its four 8x8
- * parts. Tiles begin at a multiple of 128 bytes; adding a multiple of 8 rows,
- * as a number of bytes, moves the fragment down. */
+/* The address of a lane's row in a fragment at the tile's first row and column, for one of the two
+ * orders in which ldmatrix.x4 can be given its four 8x8 parts. Tiles begin at a multiple of 128
+ * bytes; adding a multiple of 8 rows, as a number of bytes, moves the fragment down. */
 template <int DP> static __device__ inline uint32_t lane_down(uint32_t tile)
 {
     int lane = threadIdx.x & 31; /* parts: down, then right */
@@ -112,9 +107,8 @@ template <int DP> static __device__ inline uint32_t moved(uint32_t lane, int row
     return (lane ^ (uint32_t)(col % SPAN * 2)) + (uint32_t)(col / SPAN * SPAN * 2 + row * DP * 2);
 }
 
-/* moved() from a column that only the running program knows. Where the columns
- * are a power of two and col0 a multiple of what is walked from it, the begin
- * is moved once. */
+/* moved() from a column that only the running program knows. Where the columns are a power of two
+ * and col0 a multiple of what is walked from it, the begin is moved once. */
 template <int DP> struct column_mover {
     static constexpr bool ONCE = (DP & (DP - 1)) == 0;
     uint32_t lane;
@@ -132,15 +126,12 @@ template <int DP> struct column_mover {
 };
 
 /* What the four parts are as fragments:
- *     down   A (16,16) of rows and k = columns: load_matrix(lane_down)
- *     down   two B, of columns n = the tile's columns and k = its rows:
- * ..._transposed(lane_down) right  two B, of columns n = the tile's rows and k
- * = its columns: load_matrix(lane_right) right  A, of rows = the tile's columns
- * and k = its rows: ..._transposed(lane_right) */
+ *     down    A (16,16) of rows and k = columns: load_matrix(lane_down)
+ *     down    two B, of columns n = the tile's columns and k = its rows: ..._transposed(lane_down)
+ *     right   two B, of columns n = the tile's rows and k = its columns: load_matrix(lane_right)
+ *     right   A, of rows = the tile's columns and k = its rows: ..._transposed(lane_right) */
 
-/* ---- products
- * -----------------------------------------------------------------------------
- */
+/* ---- products ------------------------------------------------------------------------------ */
 
 static __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                            uint32_t b1, bf16)

@@ -25,8 +25,7 @@
 #define TENSORS    3    /* x, dy, add */
 #define ANY_BLOCK  256
 
-/* ---- groups
- * -------------------------------------------------------------------------------- */
+/* ---- groups -------------------------------------------------------------------------------- */
 
 /* Where the group's threads stand, and its part of the block. */
 struct group {
@@ -175,11 +174,9 @@ static __global__ void __launch_bounds__(MOST)
     if (ALL_SUMS) put_shares<V>(sums + 3 * cols, shares, of_add, g, n_groups, cols);
 }
 
-/* ---- any width
- * ----------------------------------------------------------------------------- */
+/* ---- any width ----------------------------------------------------------------------------- */
 
-/* A block's share of dweight and dbias first, since dx may be dy; then dx of
- * the same rows. */
+/* A block's share of dweight and dbias first, since dx may be dy; then dx of the same rows. */
 template <typename T>
 static __global__ void norm_any_back(T *dx, float *parts, const T *dy, const T *add, const T *x,
                                      const T *weight, const float *mean, const float *rstd,
@@ -216,8 +213,7 @@ static __global__ void norm_any_back(T *dx, float *parts, const T *dy, const T *
     }
 }
 
-/* ---- the sum of partial sums
- * --------------------------------------------------------------- */
+/* ---- the sum of partial sums --------------------------------------------------------------- */
 
 #define COLUMNS 32 /* of a block of sum_shares */
 #define SHARES  16 /* each of which takes every 16th part */
@@ -262,8 +258,7 @@ static cudaError_t add_parts(const yk_norm_backward_args *a, const float *parts,
     });
 }
 
-/* ---- launchers
- * ----------------------------------------------------------------------------- */
+/* ---- launchers ----------------------------------------------------------------------------- */
 
 /* Threads of a group when one pack a thread makes a row, else 0. */
 static int group_threads(const yk_norm_backward_args *a)

@@ -15,8 +15,7 @@
 
 #define ANY_BLOCK 256 /* threads of a block of the last kernel */
 
-/* ---- a warp a row
- * ------------------------------------------------------------------------- */
+/* ---- a warp a row -------------------------------------------------------------------------- */
 
 #define MAX_PACKS 8
 #define WARPS     8 /* of a block */
@@ -102,8 +101,7 @@ static __global__ void __launch_bounds__(WARPS * 32, PACKS < 8 ? 3 : 2)
     }
 }
 
-/* ---- a warp a long row
- * -------------------------------------------------------------------- */
+/* ---- a warp a long row --------------------------------------------------------------------- */
 
 /* Add up f(number) over a row at the shared address `at`, which is the lane's first pack. */
 template <typename T, int V, typename F>
@@ -177,9 +175,7 @@ static __global__ void __launch_bounds__(LONG_WARPS * 32)
     }
 }
 
-/* ---- any width
- * ----------------------------------------------------------------------------
- */
+/* ---- any width ----------------------------------------------------------------------------- */
 
 template <typename T>
 static __global__ void norm_any(T *y, float *mean, float *rstd, const T *x, const T *weight,
@@ -210,8 +206,7 @@ static __global__ void norm_any(T *y, float *mean, float *rstd, const T *x, cons
     }
 }
 
-/* ---- launchers
- * ----------------------------------------------------------------------------- */
+/* ---- launchers ----------------------------------------------------------------------------- */
 
 static cudaError_t count_processors(int *n_out)
 {

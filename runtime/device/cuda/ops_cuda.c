@@ -1,8 +1,7 @@
-/* runtime/device/cuda/ops_cuda.c - the table of operations, and those that are
- * kernels of our own.
+/* runtime/device/cuda/ops_cuda.c - the table of operations, and those that are kernels of our own.
  *
- * Each enqueues and reports what the launch said. Errors that a kernel meets
- * while it runs surface at the next synchronisation, as CUDA has it.
+ * Each enqueues and reports what the launch said. Errors that a kernel meets while it runs surface
+ * at the next synchronisation, as CUDA has it.
  */
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/kernels.h"

@@ -1,11 +1,10 @@
-/* runtime/device/cuda/product_cuda.c - choosing, keeping and running cuBLASLt's
- * algorithms.
+/* runtime/device/cuda/product_cuda.c - choosing, keeping and running cuBLASLt's algorithms.
  *
- * What a choice depends on is the key: sizes, types, epilogue and the alignment
- * of every pointer. It is what the tuner knows of that key; else cuBLASLt's first
- * candidate, or the fastest of the first ones where the tuner lets them race. The table is open-addressed and never grows: a training
- * step has a few dozen shapes. When generation with ever new lengths fills it,
- * further shapes are chosen anew each time.
+ * What a choice depends on is the key: sizes, types, epilogue and the alignment of every pointer.
+ * It is what the tuner knows of that key; else cuBLASLt's first candidate, or the fastest of the
+ * first ones where the tuner lets them race. The table is open-addressed and never grows: a
+ * training step has a few dozen shapes. When generation with ever new lengths fills it, further
+ * shapes are chosen anew each time.
  */
 #include "runtime/device/cuda/product_cuda.h"
 
@@ -64,9 +63,7 @@ static yk_status check(cublasStatus_t status, const char *what)
     return yk_fail(YK_EDEVICE, what, "cuBLASLt: %s", cublasLtGetStatusString(status));
 }
 
-/* ---- keys
- * ---------------------------------------------------------------------------------
- */
+/* ---- keys ---------------------------------------------------------------------------------- */
 
 static uint8_t alignment_of(const void *p)
 {
@@ -98,8 +95,7 @@ static uint64_t hash_of(const key *k)
     return h ^ h >> 32;
 }
 
-/* The slot that holds `k`, or the empty one where it goes. The table is never
- * full. */
+/* The slot that holds `k`, or the empty one where it goes. The table is never full. */
 static choice *find_slot(yk_cuda_products *products, const key *k)
 {
     uint64_t at = hash_of(k) % SLOTS;
@@ -108,9 +104,7 @@ static choice *find_slot(yk_cuda_products *products, const key *k)
     return &products->slots[at];
 }
 
-/* ---- choosing
- * -----------------------------------------------------------------------------
- */
+/* ---- choosing ------------------------------------------------------------------------------ */
 
 static cudaDataType_t cuda_type(yk_dtype t)
 {
@@ -191,9 +185,8 @@ static yk_status set_preference(cublasLtMatmulPreference_t preference, const key
     return YK_OK;
 }
 
-/* GELU must give the same bits whether its input is kept or not, so both take
- * the algorithm that is chosen for keeping it. `c` is that choice; make it one
- * for not keeping. */
+/* GELU must give the same bits whether its input is kept or not, so both take the algorithm that is
+ * chosen for keeping it. `c` is that choice; make it one for not keeping. */
 static yk_status drop_aux(cublasLtHandle_t lt, const yk_cuda_product *p, bool tf32, choice *c)
 {
     cublasLtMatmulHeuristicResult_t result;
@@ -216,9 +209,7 @@ static yk_status find_candidates(cublasLtHandle_t lt, choice *c, const key *k, i
     return YK_OK;
 }
 
-/* ---- racing
- * -------------------------------------------------------------------------------
- */
+/* ---- racing -------------------------------------------------------------------------------- */
 
 typedef struct heat {
     cublasLtHandle_t lt;
@@ -285,8 +276,7 @@ static yk_status race(yk_stream *s, const yk_cuda_product *p, void *ws,
     return status;
 }
 
-/* ---- choosing, all together
- * --------------------------------------------------------------- */
+/* ---- choosing, all together ---------------------------------------------------------------- */
 
 /* An algorithm that was chosen before, if it still does. */
 static bool recall(yk_stream *s, const key *k, choice *c)
@@ -344,8 +334,7 @@ static void keep_up(yk_cuda_products *products, const yk_tuner *tuner)
     products->edition = yk_tuner_edition(tuner);
 }
 
-/* The choice for `p`, copied: pointers are set in the copy, so that threads do
- * not meet. */
+/* The choice for `p`, copied: pointers are set in the copy, so that threads do not meet. */
 static yk_status look_up(yk_stream *s, const yk_cuda_product *p, void *ws, choice *choice_out)
 {
     yk_cuda_state *state = yk_cuda_state_of(s);
@@ -369,9 +358,7 @@ static yk_status look_up(yk_stream *s, const yk_cuda_product *p, void *ws, choic
     return status;
 }
 
-/* ---- running
- * ------------------------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------------------------- */
 
 yk_status yk_cuda_product_run(yk_stream *s, const yk_cuda_product *p, void *ws, bool *offered_out)
 {

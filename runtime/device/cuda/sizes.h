@@ -1,10 +1,8 @@
-/* runtime/device/cuda/sizes.h - sizes of workspaces, and the constants that
- * they follow from.
+/* runtime/device/cuda/sizes.h - sizes of workspaces, and the constants that they follow from.
  *
- * Shared by workspaces.c, which is compiled in every build, and by the kernels
- * that use the memory, so that both mean the same layout. No CUDA header is
- * needed here. Everything is a function of the shape alone, never of the card,
- * so that a plan made anywhere holds.
+ * Shared by workspaces.c, which is compiled in every build, and by the kernels that use the memory,
+ * so that both mean the same layout. No CUDA header is needed here. Everything is a function of the
+ * shape alone, never of the card, so that a plan made anywhere holds.
  */
 #ifndef YK_RUNTIME_DEVICE_CUDA_SIZES_H
 #define YK_RUNTIME_DEVICE_CUDA_SIZES_H
@@ -20,8 +18,7 @@
  * on sm_90; other architectures ask for less. */
 #define YK_CUDA_PRODUCT_BYTES (INT64_C(32) << 20)
 
-/* ---- embedding: rows sorted by token
- * ------------------------------------------------------ */
+/* ---- embedding: rows sorted by token ------------------------------------------------------- */
 
 #define YK_CUDA_EMBED_CHUNK 32 /* sorted rows that one warp sums: a lane knows about one */
 
@@ -49,8 +46,7 @@ static inline yk_cuda_embed_layout yk_cuda_embed_plan(int64_t rows, int64_t cols
     return l;
 }
 
-/* ---- sums over rows
- * ----------------------------------------------------------------------- */
+/* ---- sums over rows ------------------------------------------------------------------------ */
 
 /* The most blocks of a norm's backward pass, each with a partial sum: more than
  * there are multiprocessors. */
@@ -85,11 +81,9 @@ static inline int64_t yk_cuda_squares_chunks(int64_t n, int64_t piece)
            yk_div_up(n % piece, YK_CUDA_SQUARES_CHUNK);
 }
 
-/* ---- attention's backward pass
- * ------------------------------------------------------------ */
+/* ---- attention's backward pass ------------------------------------------------------------- */
 
-/* Keys that one block of the backward pass owns, for heads padded to `padded`
- * columns. */
+/* Keys that one block of the backward pass owns, for heads padded to `padded` columns. */
 static inline int64_t yk_cuda_flash_keys(int64_t padded)
 {
     return padded <= 128 ? 128 : 64;
@@ -170,8 +164,7 @@ static inline yk_cuda_flash_layout yk_cuda_flash_plan(int64_t batch, int64_t seq
     return l;
 }
 
-/* ---- cuDNN's attention
- * -------------------------------------------------------------------- */
+/* ---- cuDNN's attention --------------------------------------------------------------------- */
 
 /* The most that its gradient takes at one time: beyond it, entries of the batch follow one another.
  * Deterministic, it keeps dS whole in 16 bits, 2 H T^2 bytes an entry. */

@@ -11,9 +11,7 @@
 
 #define THREADS 256
 
-/* ---- begin
- * --------------------------------------------------------------------------------
- */
+/* ---- begin --------------------------------------------------------------------------------- */
 
 static __global__ void begin_step(yk_step_values *v, float lr)
 {
@@ -30,8 +28,7 @@ cudaError_t yk_cuda_step_begin(const yk_step_begin_args *a, cudaStream_t s)
     return cudaGetLastError();
 }
 
-/* ---- sum of squares
- * ----------------------------------------------------------------------- */
+/* ---- sum of squares ------------------------------------------------------------------------ */
 
 /* The most pieces whose sums are added at one time, and the threads that do it. */
 #define ADDED   1024
@@ -176,9 +173,7 @@ cudaError_t yk_cuda_sum_squares(const yk_sum_squares_args *a, void *ws, cudaStre
     return cudaGetLastError();
 }
 
-/* ---- decision
- * -----------------------------------------------------------------------------
- */
+/* ---- decision ------------------------------------------------------------------------------ */
 
 static __global__ void finish_step(yk_step_values *v, yk_step_finish_args a)
 {

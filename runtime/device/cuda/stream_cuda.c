@@ -1,12 +1,10 @@
-/* runtime/device/cuda/stream_cuda.c - streams, events, and host functions
- * inside a stream.
+/* runtime/device/cuda/stream_cuda.c - streams, events, and host functions inside a stream.
  *
- * Streams do not block on the legacy stream; events carry no time. The contexts
- * of host functions lie in a ring that belongs to the stream, so that calling
- * one allocates nothing: a place is free again when its function has run, and
- * when all are taken the caller waits for the oldest. What a host function
- * reports stops the whole device, since the GPU cannot leave out work that it
- * was given.
+ * Streams do not block on the legacy stream; events carry no time. The contexts of host functions
+ * lie in a ring that belongs to the stream, so that calling one allocates nothing: a place is free
+ * again when its function has run, and when all are taken the caller waits for the oldest. What a
+ * host function reports stops the whole device, since the GPU cannot leave out work that it was
+ * given.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +29,7 @@ typedef struct stream_state {
     host_call calls[PLACES];
 } stream_state;
 
-/* ---- streams
- * ------------------------------------------------------------------------------
- */
+/* ---- streams ------------------------------------------------------------------------------- */
 
 /* What a transfer stream launches goes before what computes: it has little to do, others wait for it,
  * and a collective that got no multiprocessor would hold up every rank. */
@@ -91,8 +87,7 @@ double yk_cuda_stream_now(const yk_stream *s)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- host functions
- * ----------------------------------------------------------------------- */
+/* ---- host functions ------------------------------------------------------------------------ */
 
 static void CUDART_CB run_call(void *argument)
 {
@@ -128,9 +123,7 @@ yk_status yk_cuda_stream_run(yk_stream *s, yk_stream_fn fn, const void *context,
     return YK_OK;
 }
 
-/* ---- events
- * -------------------------------------------------------------------------------
- */
+/* ---- events -------------------------------------------------------------------------------- */
 
 yk_status yk_cuda_event_create(yk_event *e)
 {

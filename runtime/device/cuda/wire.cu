@@ -26,9 +26,7 @@ template <int V> struct share {
     static constexpr int packs = V == 1 ? 4 : EACH / V, of_block = THREADS * V * packs;
 };
 
-/* ---- the scale
- * ----------------------------------------------------------------------------
- */
+/* ---- the scale ----------------------------------------------------------------------------- */
 
 /* As yk_wire_scale_exponent(); without a branch, so that loads behind it need not wait. */
 static __device__ inline int exponent_of(float greatest, int n_ranks)
@@ -45,9 +43,7 @@ static __device__ inline float power_of_two(int exponent)
     return __int_as_float((127 + exponent) << 23);
 }
 
-/* ---- the greatest
- * -------------------------------------------------------------------------
- */
+/* ---- the greatest -------------------------------------------------------------------------- */
 
 static __device__ inline uint32_t finite_magnitude(float x)
 {
@@ -158,9 +154,7 @@ cudaError_t yk_cuda_greatest(const yk_greatest_args *a, cudaStream_t s)
     });
 }
 
-/* ---- packs that may end early
- * ---------------------------------------------------
- */
+/* ---- packs that may end early -------------------------------------------------------------- */
 
 /* The first n of V, then zeros; ALL: n is no less than V. */
 template <typename T, int V, bool ALL>
@@ -193,9 +187,7 @@ static __device__ inline void store_first(T *p, int64_t n, pack<T, V> v)
     store<T, V>(p, v);
 }
 
-/* ---- sums
- * ---------------------------------------------------------------------------------
- */
+/* ---- sums ---------------------------------------------------------------------------------- */
 
 /* Elements begin .. end-1 of a sum. */
 struct sum_range {
@@ -365,9 +357,7 @@ static __global__ void __launch_bounds__(THREADS) sum_parts(const __grid_constan
         sum_block<W, T, V, false>(r, first + threadIdx.x * V, greatest);
 }
 
-/* ---- ranges
- * -------------------------------------------------------------------------------
- */
+/* ---- ranges -------------------------------------------------------------------------------- */
 
 template <typename W, typename T, int V>
 static cudaError_t launch(const yk_sum_parts_args *a, int64_t begin, int64_t end, bool together,
@@ -456,9 +446,7 @@ cudaError_t yk_cuda_wire_pack(const yk_pack_args *a, cudaStream_t s)
     return yk_cuda_wire_sum(&sum, s);
 }
 
-/* ---- the values of a step
- * ----------------------------------------------------------------
- */
+/* ---- the values of a step ------------------------------------------------------------------ */
 
 static __global__ void sum_values(yk_step_values *v, const yk_step_values *all, int64_t n)
 {

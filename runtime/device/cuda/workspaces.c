@@ -1,9 +1,8 @@
-/* runtime/device/cuda/workspaces.c - the workspace that each operation takes on
- * a GPU.
+/* runtime/device/cuda/workspaces.c - the workspace that each operation takes on a GPU.
  *
- * Pure functions of the arguments and of the fixed budgets in sizes.h, compiled
- * in every build, so that any machine can plan for a GPU. A library's own wish
- * never enters: it chooses within the budget.
+ * Pure functions of the arguments and of the fixed budgets in sizes.h, compiled in every build, so
+ * that any machine can plan for a GPU. A library's own wish never enters: it chooses within the
+ * budget.
  */
 #include "runtime/device/backend.h"
 #include "runtime/device/cuda/sizes.h"
