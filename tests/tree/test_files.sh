@@ -23,6 +23,9 @@ check_files() {
                 print name ":1: does not begin with \"/* " name " - what it is\""
         }
         { n = FNR }
+        /^[ \t]*\*?[ \t]*-----+[ \t]*(\*\/)?$/ {
+            print name ":" FNR ": a line of dashes alone: a heading is one line"
+        }
         /[ \t\r]$/ { print name ":" FNR ": white space at the end of the line" }
         END { close_file() }')
 }
@@ -45,6 +48,7 @@ put "$bad/common.c" <<<'/* common.c - this and that. */'
 put "$bad/models/uncommon.c" <<<'/* models/uncommon.c - a rare thing. */'
 put "$bad/bare.c" <<<'int yk_bare;'
 put "$bad/moved.c" <<<'/* runtime/base/moved.c - was elsewhere. */'
+printf '/* broken.c - has a heading. */\n/* ---- sums\n * --------- */\n/* ---- rest ---- */\n' | put "$bad/broken.c"
 printf '/* wide.c - ends late. */\nint yk_wide; \n' | put "$bad/wide.c"
 run check_files "$bad"
 expect_text out "long.c: 701 lines, more than 700"
@@ -55,7 +59,8 @@ expect_no_text out "uncommon.c"
 expect_text out 'bare.c:1: does not begin with "/* bare.c - what it is"'
 expect_text out 'moved.c:1: does not begin with "/* moved.c - what it is"'
 expect_text out "wide.c:2: white space at the end of the line"
-[ "$(wc -l <<<"$out")" -eq 6 ] || fail "more or fewer complaints than six"
+expect_text out "broken.c:3: a line of dashes alone: a heading is one line"
+[ "$(wc -l <<<"$out")" -eq 7 ] || fail "more or fewer complaints than seven"
 
 case_is "this tree's files are in order"
 run check_files "$YK_SOURCE"
