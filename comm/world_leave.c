@@ -1,9 +1,9 @@
 /* comm/world_leave.c - leaving together, and not for ever.
  *
- * MPI's end waits for every rank and has no deadline of its own, and nobody watches any more: a rank that
- * is stopped there, or hangs on its way, would keep the others. So a thread counts the time, and ends
- * this process where it takes too long; whoever started the ranks ends the others then. All work has been
- * done by that time, and what the program has printed is let go first.
+ * MPI's end waits for every rank and has no deadline of its own, and nobody watches any more: a rank
+ * that is stopped there, or hangs on its way, would keep the others. So a thread counts the time, and
+ * ends this process where it takes too long; whoever started the ranks ends the others then. All work
+ * has been done by that time, and what the program has printed is let go first.
  */
 #include <math.h>
 #include <poll.h>
