@@ -22,7 +22,7 @@ export YK_TEST_DEVICE=cuda OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
 # Programs that are one test each, and those that two ranks run.
 ranked=(tests/ranks/comm/rank_stress tests/ranks/train/rank_stages tests/ranks/train/rank_rehearsal)
-mapfile -t tests < <(grep -lE 'op_device_missing|rig_missing|stored_missing' -r tests --include='test_*.c' |
+mapfile -t tests < <(grep -lE '(op_device|tested_device|rig|stored)_missing' -r tests --include='test_*.c' |
     grep -v /cpu/ | sed 's/\.c$//' | sort)
 if [ "$build" = --list ]; then
     printf '%s\n' "${tests[@]}" "${ranked[@]}"

@@ -74,25 +74,45 @@ int scratch_count(const char *dir)
     return n - 2;
 }
 
-int scratch_stderr_begin(void)
+static int begin(FILE *stream, int fd)
 {
-    int saved = dup(2), file = memfd_create("stderr", MFD_CLOEXEC);
+    int saved = dup(fd), file = memfd_create("output", MFD_CLOEXEC);
     YK_CHECK(saved >= 0 && file >= 0);
-    fflush(stderr);
-    dup2(file, 2);
+    fflush(stream);
+    dup2(file, fd);
     close(file);
     return saved;
 }
 
-char *scratch_stderr_end(int saved)
+static char *end(FILE *stream, int fd, int saved)
 {
-    fflush(stderr);
-    off_t n = lseek(2, 0, SEEK_END);
+    fflush(stream);
+    off_t n = lseek(fd, 0, SEEK_END);
     char *text = calloc(1, (size_t)n + 1);
-    YK_CHECK(text && pread(2, text, (size_t)n, 0) == n);
-    dup2(saved, 2);
+    YK_CHECK(text && pread(fd, text, (size_t)n, 0) == n);
+    dup2(saved, fd);
     close(saved);
     return text;
+}
+
+int scratch_stderr_begin(void)
+{
+    return begin(stderr, 2);
+}
+
+char *scratch_stderr_end(int saved)
+{
+    return end(stderr, 2, saved);
+}
+
+int scratch_stdout_begin(void)
+{
+    return begin(stdout, 1);
+}
+
+char *scratch_stdout_end(int saved)
+{
+    return end(stdout, 1, saved);
 }
 
 bool scratch_is_one_line(const char *text, const char *part)

@@ -1,4 +1,4 @@
-/* tests/runtime/scratch.h - a folder for a test's files, and what a call says on stderr. */
+/* tests/runtime/scratch.h - a folder for a test's files, and what a call says on stderr or stdout. */
 #ifndef YK_TESTS_RUNTIME_SCRATCH_H
 #define YK_TESTS_RUNTIME_SCRATCH_H
 
@@ -31,6 +31,10 @@ int scratch_count(const char *dir);
  * is the caller's (free()). */
 int scratch_stderr_begin(void);
 char *scratch_stderr_end(int saved);
+
+/* Likewise what goes to stdout. */
+int scratch_stdout_begin(void);
+char *scratch_stdout_end(int saved);
 
 /* True when `text` is one line that begins with "yoke: " and holds `part`. */
 bool scratch_is_one_line(const char *text, const char *part);
