@@ -12,48 +12,33 @@
 #   --yoke FILE     the program (build/yoke)
 #   --out DIR       where rows go (bench/out)
 #   --steps N       timed steps of a row (10)
+#   --warmup N      steps of Yoke before them (4)
 #   --only REGEX    the rows whose label matches, such as 'yoke|floor'
 #   --compile MODE  how PyTorch compiles: full, or block, which starts sooner (full)
+#   --list          print the labels of the rows and run none
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-yoke=build/yoke out=bench/out steps=10 only=. compile=full models=()
+. bench/rows.sh
+
+models=()
 while [ $# -gt 0 ]; do
-    case $1 in
-    --yoke) yoke=$2 && shift ;;
-    --out) out=$2 && shift ;;
-    --steps) steps=$2 && shift ;;
-    --only) only=$2 && shift ;;
-    --compile) compile=$2 && shift ;;
-    gpt2-124m | gpt2-1.5b | qwen2.5-0.5b | qwen2.5-1.5b | qwen2.5-7b) models+=("$1") ;;
-    *)
-        sed -n '2,/^set /s/^# \{0,1\}//p' "$0"
-        [ "$1" = --help ] && exit 0
-        exit 2
-        ;;
-    esac
-    shift
+    take_option "$@"
+    if [ $taken -eq 0 ]; then
+        case $1 in
+        gpt2-124m | gpt2-1.5b | qwen2.5-0.5b | qwen2.5-1.5b | qwen2.5-7b) models+=("$1") && taken=1 ;;
+        *) usage 2 ;;
+        esac
+    fi
+    shift $taken
 done
 [ ${#models[@]} -gt 0 ] || models=(qwen2.5-1.5b gpt2-124m gpt2-1.5b qwen2.5-0.5b qwen2.5-7b)
-mkdir -p "$out"
-rows=$out/gpu.jsonl
-touch "$rows"
-faults=0
+keep_rows_in gpu
 
-# row LABEL COMMAND...: run, and keep the last line of its output that is JSON, under this label.
-row() {
-    local label=$1 line
+row() { # LABEL COMMAND...
+    local label=$1
     shift
-    [[ $label =~ $only ]] || return 0
-    ! grep -qF "\"label\": \"$label\"" "$rows" || return 0
-    echo "== $label" >&2
-    line=$(timeout -k 10 600 "$@" 2>"$out/last.err" | grep '^{' | tail -n 1 | sed 's/"label": "[^"]*", //')
-    if [ -z "$line" ]; then
-        echo "   failed: $(tail -n 3 "$out/last.err")" >&2
-        faults=$((faults + 1))
-        return 0
-    fi
-    printf '{"label": "%s", %s\n' "$label" "${line#\{}" >>"$rows"
+    keep "$label" '' timeout -k 10 600 "$@"
 }
 
 bf16_states=(--set precision.master=bf16 --set precision.moments=bf16)
@@ -63,7 +48,7 @@ step() {
     local label=$1 model=$2 sequences=$3
     shift 3
     row "yoke $model $label" "$yoke" bench step --model "$model" --micro-batch "$sequences" --seq 1024 \
-        --steps "$steps" --warmup 4 "$@"
+        --steps "$steps" --warmup "$warmup" "$@"
 }
 
 all_rows() { # MODEL SEQUENCES, PyTorch's name or ''
@@ -88,6 +73,7 @@ for model in "${models[@]}"; do
     esac
 done
 
+[ -z "$list" ] || exit 0
 python3 - "$rows" <<'END'
 import json, sys
 

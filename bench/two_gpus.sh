@@ -29,33 +29,25 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-yoke=build/yoke torch='' out=bench/out only=. steps=20 warmup=4 compile=full full='' list=''
+. bench/rows.sh
+
+steps=20 torch='' full=''
 parts=()
 while [ $# -gt 0 ]; do
-    case $1 in
-    --yoke) yoke=$2 && shift ;;
-    --torch) torch=$2 && shift ;;
-    --out) out=$2 && shift ;;
-    --only) only=$2 && shift ;;
-    --steps) steps=$2 && shift ;;
-    --warmup) warmup=$2 && shift ;;
-    --compile) compile=$2 && shift ;;
-    --full) full=1 ;;
-    --list) list=1 ;;
-    correct | comm | scale | large | nodes) parts+=("$1") ;;
-    *)
-        sed -n '2,/^set /s/^# \{0,1\}//p' "$0"
-        [ "$1" = --help ] && exit 0
-        exit 2
-        ;;
-    esac
-    shift
+    take_option "$@"
+    if [ $taken -eq 0 ]; then
+        taken=1
+        case $1 in
+        --torch) torch=${2-} taken=2 && [ -n "$torch" ] || usage 2 ;;
+        --full) full=1 ;;
+        correct | comm | scale | large | nodes) parts+=("$1") ;;
+        *) usage 2 ;;
+        esac
+    fi
+    shift $taken
 done
 [ ${#parts[@]} -gt 0 ] || parts=(correct comm scale large nodes)
-mkdir -p "$out"
-rows=$out/two_gpus.jsonl
-touch "$rows"
-faults=0
+keep_rows_in two_gpus
 
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -67,33 +59,11 @@ on() { # in the foreground group, so that what ends this script ends the ranks
     timeout --foreground -k 10 400 mpirun -q --bind-to none --oversubscribe -n "$n" "$@"
 }
 
-say() {
-    printf '%s\n' "$*" >&2
-}
-
-wanted() {
-    [[ $1 =~ $only ]] || return 1
-    if [ -n "$list" ]; then
-        echo "$1"
-        return 1
-    fi
-    ! grep -qF "\"label\": \"$1\"" "$rows"
-}
-
-# row LABEL P2P COMMAND...: run, and keep the last line of its output that is JSON.
+# row LABEL P2P COMMAND...
 row() {
-    local label=$1 p2p=$2 line status=0
+    local label=$1 p2p=$2
     shift 2
-    wanted "$label" || return 0
-    say "== $label"
-    line=$(NCCL_P2P_DISABLE=$((1 - p2p)) "$@" 2>"$out/last.err" | grep '^{' | tail -n 1 |
-        sed 's/"label": "[^"]*", //') || status=$?
-    if [ -z "$line" ]; then
-        say "   failed ($status): $(tail -n 3 "$out/last.err")"
-        line="{\"error\": \"status $status\"}"
-        faults=$((faults + 1))
-    fi
-    printf '{"label": "%s", "p2p": %s, %s\n' "$label" "$p2p" "${line#\{}" >>"$rows"
+    NCCL_P2P_DISABLE=$((1 - p2p)) keep "$label" "\"p2p\": $p2p, " "$@"
 }
 
 # field LABEL NAME: a number or word of a row.
