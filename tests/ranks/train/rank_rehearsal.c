@@ -81,7 +81,8 @@ static void leaves_no_trace(yk_world *world, const char *dir, int each)
 static struct {
     const yk_backend *real;
     int rank;
-    int n_timed, n_first, n_others; /* how layers were run: timed; not known; by whose choice */
+    int n_timed, n_first; /* how layers were run: timed here; not known */
+    int n_told, n_wrong;  /* as the first rank of the kind chose, as another did */
 } stand_in;
 
 static yk_status layer_forward(yk_stream *s, const yk_linear_forward_args *a, void *ws)
@@ -90,7 +91,8 @@ static yk_status layer_forward(yk_stream *s, const yk_linear_forward_args *a, vo
     yk_tuner *t = s->device->tuner;
     int whose = -1;
     if (yk_tuner_find(t, key, sizeof key, &whose, sizeof whose)) {
-        stand_in.n_others += whose == stand_in.rank % N_KINDS;
+        stand_in.n_told += whose == stand_in.rank % N_KINDS;
+        stand_in.n_wrong += whose != stand_in.rank % N_KINDS;
     } else if (yk_tuner_races(t)) {
         yk_tuner_add(t, key, sizeof key, &stand_in.rank, sizeof stand_in.rank);
         stand_in.n_timed++;
@@ -108,7 +110,7 @@ static void stand(part *p, yk_backend *own, yk_tuner **tuner_out)
     REQUIRE(p->world, yk_tuner_create(identity, tuner_out) == YK_OK);
     stand_in.real = p->device->backend;
     stand_in.rank = p->rank;
-    stand_in.n_timed = stand_in.n_first = stand_in.n_others = 0;
+    stand_in.n_timed = stand_in.n_first = stand_in.n_told = stand_in.n_wrong = 0;
     *own = *stand_in.real;
     own->linear_forward = layer_forward;
     p->device->backend = own;
@@ -138,11 +140,11 @@ static bool start_times(yk_world *world, const char *dir, const char *tune, cons
     int n_timed = stand_in.n_timed;
     bool off = strcmp(tune, "tune=off") == 0;
     REQUIRE(world, !yk_tuner_races(tuner));
-    stand_in.n_first = stand_in.n_others = 0;
+    stand_in.n_first = stand_in.n_told = 0;
     part_step(&p, 0);
-    REQUIRE(world, off ? stand_in.n_first > 0 && stand_in.n_others == 0
-                       : stand_in.n_first == 0 && stand_in.n_others > 0);
-    REQUIRE(world, stand_in.n_timed == n_timed);
+    REQUIRE(world, off ? stand_in.n_first > 0 && stand_in.n_told == 0
+                       : stand_in.n_first == 0 && stand_in.n_told > 0);
+    REQUIRE(world, stand_in.n_timed == n_timed && stand_in.n_wrong == 0);
     sit(&p, tuner);
     part_close(&p);
     return n_timed > 0;
