@@ -123,6 +123,7 @@ static yk_status find_place(bench_step *b)
     YK_TRY(yk_carrier_choose(&b->config, &b->shape, b->n_ranks > 1 ? b->world : NULL, b->device,
                              &chosen, &race));
     YK_TRY(yk_plan_make(&chosen, &b->shape, &spec, b->n_ranks > 1 ? &topology : NULL, 0, &b->plan));
+    yk_device_set_attention_room(b->device, b->plan.spec.attention_bytes);
     YK_TRY(
         yk_speed_model_flops(&b->config, &b->shape, &spec, b->plan.micro_batch, &b->model_flops));
     b->model_flops *= (double)b->plan.n_micro;

@@ -11,7 +11,8 @@
 
 #define PATTERN_NUMBERS (INT64_C(1) << 20)
 #define CACHE_BYTES     (INT64_C(256) << 20) /* more than any device keeps */
-#define WORKSPACE_BYTES (INT64_C(1) << 30)
+#define WORKSPACE_BYTES (INT64_C(4) << 30)
+#define CPU_WORKSPACE   (INT64_C(1) << 30)
 #define STRETCHES       11
 
 /* ---- memory ------------------------------------------------------------------------------- */
@@ -121,7 +122,9 @@ yk_status yk_bench_open(yk_bench *b)
 {
     const yk_device_spec *spec = yk_device_get_spec(b->device);
     b->pattern_bytes = PATTERN_NUMBERS * 4;
-    b->workspace_bytes = yk_min(WORKSPACE_BYTES, spec->memory_bytes / 16);
+    b->workspace_bytes = yk_min(spec->kind == YK_DEVICE_CPU ? CPU_WORKSPACE : WORKSPACE_BYTES,
+                                spec->memory_bytes / 16);
+    yk_device_set_attention_room(b->device, spec->memory_bytes / 48);
     b->memory_bytes = yk_min(spec->memory_bytes * 3 / 4, INT64_C(24) << 30) / 256 * 256;
     if (spec->kind == YK_DEVICE_CPU) b->memory_bytes = yk_min(b->memory_bytes, INT64_C(4) << 30);
     YK_TRY(yk_stream_create(b->device, YK_STREAM_COMPUTE, "bench", &b->stream));

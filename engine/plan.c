@@ -155,12 +155,19 @@ static int64_t host_limit(const yk_config *config, const yk_plan_target *target)
     return known > 0 && limit > 0 ? yk_min(known, limit) : yk_max(known, limit);
 }
 
+/* Of it, what cuDNN's gradient of attention may take: half a gigabyte on a card of 24. */
+static int64_t attention_room(const yk_config *config, const yk_device_spec *spec)
+{
+    return spec->kind == YK_DEVICE_CUDA ? yk_plan_limit(config, spec) / 48 : 0;
+}
+
 yk_status yk_plan_open_dry(const yk_plan_target *target, const yk_config *config,
                            yk_device **device_out, yk_engine **engine_out)
 {
     yk_device *dry = NULL;
     YK_TRY(yk_device_open_dry(target->spec, &dry));
     yk_device_set_tf32(dry, config->precision.tf32);
+    yk_device_set_attention_room(dry, attention_room(config, target->spec));
     yk_status status =
         yk_engine_create(&(yk_engine_options){.device = dry,
                                               .config = config,
@@ -196,6 +203,7 @@ yk_status yk_plan_try(const yk_plan_target *target, const yk_config *config, yk_
         plan.node_size = target->topology->node_size;
     }
     plan.spec.host_bytes = host_limit(config, target);
+    plan.spec.attention_bytes = attention_room(config, target->spec);
     plan.items = calloc(MAX_ITEMS, sizeof *plan.items);
     if (!plan.items) return yk_fail(YK_ENOMEM, "plan", "no memory");
     yk_status status = yk_plan_open_dry(target, config, &dry, &e);

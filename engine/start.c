@@ -179,6 +179,7 @@ static yk_status plan(yk_trainer *t)
     YK_TRY(yk_plan_make(&chosen, t->shape, &spec, t->world ? &topology : NULL, 0, &t->plan));
     YK_TRY(count_held(t, &chosen, &spec, t->world ? &topology : NULL));
     t->config = &t->plan.config;
+    yk_device_set_attention_room(t->device, t->plan.spec.attention_bytes);
     YK_TRY(yk_plan_check_host(&t->plan, ranks_here, &room));
     return measure_speed(t);
 }

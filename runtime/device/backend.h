@@ -30,7 +30,7 @@ typedef struct yk_workspaces {
     int64_t (*linear_backward_weight)(const yk_linear_backward_weight_args *a);
     int64_t (*rope)(const yk_rope_args *a);
     int64_t (*attention_forward)(const yk_attention_forward_args *a);
-    int64_t (*attention_backward)(const yk_attention_backward_args *a);
+    int64_t (*attention_backward)(const yk_attention_backward_args *a, const yk_device_spec *spec);
     int64_t (*attention_cached)(const yk_attention_cached_args *a);
     int64_t (*loss_sum)(const yk_loss_sum_args *a);
     int64_t (*sum_squares)(const yk_sum_squares_args *a);

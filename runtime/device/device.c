@@ -42,6 +42,11 @@ yk_status yk_device_set_attention(yk_device *device, yk_attention_provider provi
                    "cudnn is for GPUs, and this is %s; set it to auto", device->spec.name);
 }
 
+void yk_device_set_attention_room(yk_device *device, int64_t bytes)
+{
+    device->spec.attention_bytes = bytes;
+}
+
 yk_status yk_device_limit_shared(yk_device *device, int64_t bytes)
 {
     REQUIRE(bytes >= 0);

@@ -53,6 +53,8 @@ typedef struct yk_device_spec {
     double memory_rate;                        /* bytes/s, read plus written */
     double host_link_rate;                     /* bytes/s to or from host memory, each way */
     double launch_s;                           /* seconds one operation costs beside its work */
+    int64_t attention_bytes;                   /* that the workspace of attention's gradient may
+                                                * come to where it is cuDNN's; 0: 512 MiB */
     bool cudnn; /* attention may be cuDNN's: workspaces have room for it. Of a known device: whether
                  * AUTO, below, takes it there */
     char bus_id[24]; /* of a GPU that is there: "0000:3b:00.0" on PCI; else "" */
@@ -105,7 +107,7 @@ void yk_device_set_tf32(yk_device *device, bool on);
 
 /* Whose attention kernels a GPU uses. */
 typedef enum yk_attention_provider {
-    YK_ATTENTION_AUTO,  /* cuDNN's where it is there and known to be faster, else our own */
+    YK_ATTENTION_AUTO,  /* cuDNN's or our own, whichever is found faster */
     YK_ATTENTION_CUDNN, /* cuDNN's wherever it serves the shape, else our own */
     YK_ATTENTION_OWN,
 } yk_attention_provider;
@@ -118,6 +120,11 @@ typedef enum yk_attention_provider {
  */
 yk_status yk_device_set_attention(yk_device *device, yk_attention_provider provider,
                                   bool deterministic);
+
+/* Let cuDNN's gradient of attention take `bytes` of workspace where they serve it, and no less than 512
+ * MiB: the more entries of a batch go at a time, the faster it is. Bits do not depend on it. As
+ * yk_device_set_attention(), before the first call.                                      [local] */
+void yk_device_set_attention_room(yk_device *device, int64_t bytes);
 
 /* Let a GPU's blocks have at most `bytes` of shared memory, as if it were a card that has no more: it
  * then runs the kernels that such a card does. 0: as much as it has, as at first. Elsewhere nothing.

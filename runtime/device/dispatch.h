@@ -42,11 +42,13 @@ yk_status yk_stream_take_workspace(yk_stream *stream, const char *op, int64_t by
                            "stream %s of a cpu copies and does not compute", (stream)->name);      \
     } while (0)
 
-/* Declare `ws` and take as much as the device states for operation `member` with arguments `a`. */
-#define TAKE_WORKSPACE(stream, member, a)                                                          \
+/* Declare `ws` and take as much as the device states for operation `member` with the arguments that
+ * follow. */
+#define TAKE_WORKSPACE(stream, member, ...)                                                        \
     void *ws = NULL;                                                                               \
     if ((stream)->device->workspaces->member)                                                      \
-    YK_TRY(yk_stream_take_workspace(stream, __func__, (stream)->device->workspaces->member(a), &ws))
+    YK_TRY(yk_stream_take_workspace(stream, __func__,                                              \
+                                    (stream)->device->workspaces->member(__VA_ARGS__), &ws))
 
 /* Return what the backend's `op` says to the arguments that follow `cost`, which is looked at only
  * while a recorder runs. Of a graph that is replayed the operation is in the graph. */

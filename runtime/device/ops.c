@@ -164,7 +164,7 @@ yk_status yk_attention_backward(yk_stream *stream, const yk_attention_backward_a
     if (a->batch == 0 || a->seq_len == 0) return YK_OK;
     REQUIRE(a->dqkv && a->dy && a->y && a->lse && a->qkv);
     REQUIRE_OFFERED(stream, attention_backward);
-    TAKE_WORKSPACE(stream, attention_backward, a);
+    TAKE_WORKSPACE(stream, attention_backward, a, &stream->device->spec);
     ENQUEUE(stream, attention_backward, yk_attention_backward_cost(a), a, ws);
 }
 

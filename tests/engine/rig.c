@@ -77,6 +77,7 @@ void yk_rig_open(yk_rig *rig, int64_t red_zone, const char *const *sets)
     assert_int_equal(yk_device_describe_chosen(&rig->config, &spec), YK_OK);
     assert_int_equal(yk_plan_make(&rig->config, &rig->shape, &spec, NULL, red_zone, &rig->plan),
                      YK_OK);
+    yk_device_set_attention_room(rig->device, rig->plan.spec.attention_bytes);
     yk_engine_options o = {
         .device = rig->device,
         .config = &rig->plan.config,

@@ -47,8 +47,10 @@ static slot slot_at(const attention_shape *p, float *at)
     return s;
 }
 
-int64_t yk_cpu_attention_backward_bytes(const yk_attention_backward_args *a)
+int64_t yk_cpu_attention_backward_bytes(const yk_attention_backward_args *a,
+                                        const yk_device_spec *spec)
 {
+    (void)spec;
     return shape_of(a).ws_bytes;
 }
 

@@ -112,7 +112,8 @@ int64_t yk_cpu_linear_backward_input_bytes(const yk_linear_backward_input_args *
 int64_t yk_cpu_linear_backward_weight_bytes(const yk_linear_backward_weight_args *a);
 int64_t yk_cpu_rope_bytes(const yk_rope_args *a);
 int64_t yk_cpu_attention_forward_bytes(const yk_attention_forward_args *a);
-int64_t yk_cpu_attention_backward_bytes(const yk_attention_backward_args *a);
+int64_t yk_cpu_attention_backward_bytes(const yk_attention_backward_args *a,
+                                        const yk_device_spec *spec);
 int64_t yk_cpu_sum_squares_bytes(const yk_sum_squares_args *a);
 
 #endif

@@ -49,11 +49,10 @@ yk_status yk_cuda_set_attention(yk_device *d, yk_attention_provider provider, bo
     return YK_OK;
 }
 
-/* Who may serve a call: cuDNN, cuDNN with fewer entries of the batch at a time, whose dS then stays in
- * the card's cache, or our own kernels. */
-typedef enum server { CUDNN, CUDNN_IN_PARTS, OWN } server;
+/* Who may serve a call. */
+typedef enum server { CUDNN, OWN } server;
 
-#define N_SERVERS 3
+#define N_SERVERS 2
 
 /* A call of either kind. */
 typedef struct call {
@@ -94,7 +93,6 @@ static void list_servers(call *c, bool cudnn, bool flash)
     c->n_servers = 0;
     if (own && !state->cudnn_first) add_server(c, OWN);
     if (cudnn) add_server(c, CUDNN);
-    if (cudnn && c->backward) add_server(c, CUDNN_IN_PARTS);
     if (own && state->cudnn_first) add_server(c, OWN);
     if (c->n_servers == 0) add_server(c, OWN);
 }
@@ -133,8 +131,8 @@ static yk_status run_backward(const call *c, server who, bool *done_out)
     const yk_attention_backward_args *a = c->backward;
     cudaStream_t stream = yk_cuda_stream_of(c->s);
     if (who != OWN)
-        return yk_cudnn_attention_backward(state->cudnn, stream, a, who == CUDNN_IN_PARTS, c->ws,
-                                           done_out);
+        return yk_cudnn_attention_backward(state->cudnn, stream, a,
+                                           c->s->device->spec.attention_bytes, c->ws, done_out);
     *done_out = true;
     return yk_cuda_check(is_flash_backward(a)
                              ? yk_cuda_flash_backward(a, state->shared_bytes_max, c->ws, stream)

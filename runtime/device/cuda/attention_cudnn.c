@@ -245,7 +245,7 @@ static yk_status run_parts(yk_cudnn_attention *c, cudaStream_t stream,
 }
 
 yk_status yk_cudnn_attention_backward(yk_cudnn_attention *c, cudaStream_t stream,
-                                      const yk_attention_backward_args *a, bool in_parts, void *ws,
+                                      const yk_attention_backward_args *a, int64_t room, void *ws,
                                       bool *offered_out)
 {
     *offered_out = false;
@@ -258,9 +258,8 @@ yk_status yk_cudnn_attention_backward(yk_cudnn_attention *c, cudaStream_t stream
                                             .dtype = a->dtype,
                                             .backward = true,
                                             .deterministic = c->deterministic};
-    const yk_cuda_cudnn_layout l =
-        yk_cuda_cudnn_plan(a->batch, a->seq_len, a->heads, a->kv_heads, a->head_size,
-                           c->deterministic, in_parts ? YK_CUDA_CUDNN_PART : YK_CUDA_CUDNN_BYTES);
+    const yk_cuda_cudnn_layout l = yk_cuda_cudnn_plan(a->batch, a->seq_len, a->heads, a->kv_heads,
+                                                      a->head_size, c->deterministic, room);
     yk_status status = YK_OK;
     if (l.at_once > 0) status = run_parts(c, stream, a, shape, &l, ws, offered_out);
     pthread_mutex_unlock(&c->lock);

@@ -40,7 +40,7 @@ int64_t yk_cudnn_attention_version(const yk_cudnn_attention *attention);
 
 /* Enqueue, with workspace of the size that sizes.h states for cuDNN.
  *
- * in_parts     few entries of the batch at a time, so that what lies between stays in the card's cache
+ * room         of the workspace, as the device's description has it
  * offered_out  false when nothing was enqueued
  *
  * YK_EDEVICE  cuDNN refused what it had done before
@@ -49,7 +49,7 @@ yk_status yk_cudnn_attention_forward(yk_cudnn_attention *attention, cudaStream_t
                                      const yk_attention_forward_args *a, void *ws,
                                      bool *offered_out);
 yk_status yk_cudnn_attention_backward(yk_cudnn_attention *attention, cudaStream_t stream,
-                                      const yk_attention_backward_args *a, bool in_parts, void *ws,
+                                      const yk_attention_backward_args *a, int64_t room, void *ws,
                                       bool *offered_out);
 
 #endif

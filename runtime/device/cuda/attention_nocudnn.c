@@ -36,10 +36,10 @@ yk_status yk_cudnn_attention_forward(yk_cudnn_attention *attention, cudaStream_t
 }
 
 yk_status yk_cudnn_attention_backward(yk_cudnn_attention *attention, cudaStream_t stream,
-                                      const yk_attention_backward_args *a, bool in_parts, void *ws,
+                                      const yk_attention_backward_args *a, int64_t room, void *ws,
                                       bool *offered_out)
 {
-    (void)attention, (void)stream, (void)a, (void)in_parts, (void)ws;
+    (void)attention, (void)stream, (void)a, (void)room, (void)ws;
     *offered_out = false;
     return YK_OK;
 }

@@ -168,10 +168,7 @@ static inline yk_cuda_flash_layout yk_cuda_flash_plan(int64_t batch, int64_t seq
 
 /* The most that its gradient takes at one time: beyond it, entries of the batch follow one another.
  * Deterministic, it keeps dS whole in 16 bits, 2 H T^2 bytes an entry. */
-#define YK_CUDA_CUDNN_BYTES (INT64_C(512) << 20)
-
-/* So much, dS among it, stays in the cache of a large card, or most of it. */
-#define YK_CUDA_CUDNN_PART (INT64_C(128) << 20)
+#define YK_CUDA_CUDNN_BYTES (INT64_C(512) << 20) /* or more, if there is room */
 
 /* What the library may ask for beside what is counted here: its own small change. */
 #define YK_CUDA_CUDNN_SPARE (INT64_C(4) << 20)
@@ -195,7 +192,7 @@ static inline int64_t yk_cuda_cudnn_at_once(int64_t batch, int64_t limit)
 
 static inline yk_cuda_cudnn_layout yk_cuda_cudnn_plan(int64_t batch, int64_t seq_len, int64_t heads,
                                                       int64_t kv_heads, int64_t head_size,
-                                                      bool deterministic, int64_t limit_bytes)
+                                                      bool deterministic, int64_t room)
 {
     yk_cuda_cudnn_layout l = {0};
     int64_t rows = yk_round_up(seq_len, 128), columns = yk_round_up(head_size, 64);
@@ -203,7 +200,7 @@ static inline yk_cuda_cudnn_layout yk_cuda_cudnn_plan(int64_t batch, int64_t seq
     int64_t own = deterministic ? 2 * heads * rows * rows : dq / 2;
     if (heads != kv_heads) own += 2 * heads * rows * columns * 4;
     int64_t entry = row_sum + dq + own, unit = YK_CUDA_ALIGNMENT;
-    int64_t limit = yk_min(batch, limit_bytes / entry);
+    int64_t limit = yk_min(batch, yk_max(room, YK_CUDA_CUDNN_BYTES) / entry);
     if (limit == 0) return l;
     l.at_once = yk_cuda_cudnn_at_once(batch, limit);
     l.dq = yk_round_up(l.at_once * row_sum, unit);

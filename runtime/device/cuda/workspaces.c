@@ -53,8 +53,10 @@ static int64_t cuda_rope(const yk_rope_args *a)
     return a->qkv_sum ? yk_round_up(bytes, YK_CUDA_ALIGNMENT) : 0;
 }
 
-static int64_t cuda_attention_backward(const yk_attention_backward_args *a)
+static int64_t cuda_attention_backward(const yk_attention_backward_args *a,
+                                       const yk_device_spec *spec)
 {
+    (void)spec;
     if (is_16_bit(a->dtype) && a->head_size % 8 == 0 && a->head_size <= 256)
         return yk_cuda_flash_plan(a->batch, a->seq_len, a->heads, a->kv_heads, a->head_size).bytes;
     return yk_round_up(a->batch * a->heads * a->seq_len * 4, YK_CUDA_ALIGNMENT); /* row sums */
@@ -67,15 +69,16 @@ static int64_t cudnn_attention_forward(const yk_attention_forward_args *a)
     return yk_cuda_cudnn_forward_bytes(a->batch, a->seq_len, a->heads);
 }
 
-static int64_t cudnn_attention_backward(const yk_attention_backward_args *a)
+static int64_t cudnn_attention_backward(const yk_attention_backward_args *a,
+                                        const yk_device_spec *spec)
 {
-    int64_t own = cuda_attention_backward(a);
+    int64_t own = cuda_attention_backward(a, spec);
     if (!is_16_bit(a->dtype) || a->doc_start) return own;
     int64_t exact = yk_cuda_cudnn_plan(a->batch, a->seq_len, a->heads, a->kv_heads, a->head_size,
-                                       true, YK_CUDA_CUDNN_BYTES)
+                                       true, spec->attention_bytes)
                         .bytes;
     int64_t loose = yk_cuda_cudnn_plan(a->batch, a->seq_len, a->heads, a->kv_heads, a->head_size,
-                                       false, YK_CUDA_CUDNN_BYTES)
+                                       false, spec->attention_bytes)
                         .bytes;
     return yk_max(own, yk_max(exact, loose));
 }
