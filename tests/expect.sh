@@ -101,6 +101,13 @@ expect_refusal() {
     [ -z "$out" ] || fail "words on stdout"
 }
 
+# refused TEXT WORD...: the command that the test tries, which stands in the array `tried`, is refused with these
+# words behind it.
+refused() {
+    run "${tried[@]}" "${@:2}"
+    expect_refusal "$1"
+}
+
 # limit SECONDS: the time limit, on this machine, of what is allowed SECONDS on a quiet one.
 limit() {
     echo $(($1 * ${YK_PATIENCE:-1}))

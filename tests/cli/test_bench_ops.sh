@@ -4,13 +4,8 @@
 . "$(dirname "$0")/../expect.sh" || exit 1
 yoke=$YK_BUILD/yoke
 
-bench() {
-    run timeout "$(limit 60)" "$yoke" bench ops --device cpu --model tiny-llama --micro-batch 1 --seq 32 --stretch 1 "$@"
-}
-refused() {
-    bench "${@:2}"
-    expect_refusal "$1"
-}
+tried=(timeout "$(limit 60)" "$yoke" bench ops --device cpu --model tiny-llama --micro-batch 1 --seq 32 --stretch 1)
+bench() { run "${tried[@]}" "$@"; }
 
 case_is "a name that no operation has in it is refused with the names that there are"
 refused '--only: "zzz" is in the name of no operation; there are: copy, zero, product, embed_forward' --only zzz

@@ -8,15 +8,8 @@ yoke=$YK_BUILD/yoke
 cd "$scratch" || exit 1
 
 # bench [OPTION]...: on the cpu, with a tiny model.
-bench() {
-    run "$yoke" bench step --device cpu --seq 32 --micro-batch 2 --steps 3 --warmup 2 \
-        --set cpu.threads=1 "$@"
-}
-
-refused() {
-    bench "${@:2}"
-    expect_refusal "$1"
-}
+tried=("$yoke" bench step --device cpu --seq 32 --micro-batch 2 --steps 3 --warmup 2 --set cpu.threads=1)
+bench() { run "${tried[@]}" "$@"; }
 
 # number NAME: a number of the JSON object in $out.
 number() {

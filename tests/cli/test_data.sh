@@ -6,11 +6,7 @@ yoke=$YK_BUILD/yoke
 cd "$scratch" || exit 1
 golden=$YK_SOURCE/tests/golden/tokenizers
 
-# refused TEXT COMMAND...: the command is refused with one line that says TEXT.
-refused() {
-    run "${@:2}"
-    expect_refusal "$1"
-}
+tried=("$yoke" data)
 
 # header INT...: little-endian 32-bit integers on stdout.
 header() {
@@ -37,8 +33,8 @@ case_is "help and the two commands"
 run "$yoke" data --help
 expect_status 0
 expect_text out "usage: yoke data inspect"
-refused "is missing" "$yoke" data
-refused "the nearest is \`yoke data prepare\`" "$yoke" data prepar
+refused "is missing"
+refused "the nearest is \`yoke data prepare\`" prepar
 for command in inspect prepare; do
     run "$yoke" data $command --help
     expect_status 0
@@ -81,30 +77,30 @@ a_1.bin"
 expect_text out 'begins     "hi"'
 
 case_is "inspect refuses what is wrong"
-refused "absent.bin" "$yoke" data inspect absent.bin
-refused "no file matches" "$yoke" data inspect 'absent*'
+refused "absent.bin" inspect absent.bin
+refused "no file matches" inspect 'absent*'
 : >empty.txt
-refused "is empty" "$yoke" data inspect empty.txt
+refused "is empty" inspect empty.txt
 shard 20240520 1 5 7 8 >short.bin
-refused "truncated" "$yoke" data inspect short.bin
+refused "truncated" inspect short.bin
 shard 20240519 1 2 7 8 >wrong.bin
-refused "magic number 20240519" "$yoke" data inspect wrong.bin
-refused "magic number 20240519" "$yoke" data inspect wrong.bin --format llmc
-refused "token 1 is id 50256, outside of the vocabulary of 50256" "$yoke" data inspect a_0.bin --vocab 50256
-refused "16 bits" "$yoke" data inspect a_0.bin --vocab 151936
-refused "data.format" "$yoke" data inspect a_0.bin --format parquet
+refused "magic number 20240519" inspect wrong.bin
+refused "magic number 20240519" inspect wrong.bin --format llmc
+refused "token 1 is id 50256, outside of the vocabulary of 50256" inspect a_0.bin --vocab 50256
+refused "16 bits" inspect a_0.bin --vocab 151936
+refused "data.format" inspect a_0.bin --format parquet
 
 case_is "inspect reads raw ids when it is told their type"
 printf '\1\0\2\0\3\0' >raw.bin
 run "$yoke" data inspect raw.bin --format raw --dtype uint16
 expect_status 0
 expect_text out "first ids  1 2 3"
-refused "no multiple of the 4" "$yoke" data inspect raw.bin --format raw --dtype uint32
+refused "no multiple of the 4" inspect raw.bin --format raw --dtype uint32
 
 case_is "sizes over 4 GiB are not cut"
 shard 20240520 1 2147483647 7 8 >large.bin
 truncate -s 4294968317 large.bin # sparse, and a byte short
-refused "2147483647 tokens, that is 4294968318 bytes, but it has 4294968317" "$yoke" data inspect large.bin
+refused "2147483647 tokens, that is 4294968318 bytes, but it has 4294968317" inspect large.bin
 rm large.bin
 
 case_is "prepare makes shards that inspect and a configuration read"
@@ -123,19 +119,19 @@ expect_status 0
 
 case_is "prepare refuses what is wrong and writes nothing"
 mkdir room
-refused "is there already" "$yoke" data prepare text.txt --out made
-refused "--out is missing" "$yoke" data prepare text.txt
-refused "absent.txt" "$yoke" data prepare text.txt absent.txt --out room/x
-refused "holds tokens already" "$yoke" data prepare a_0.bin --out room/x
-refused "leaves" "$yoke" data prepare text.txt --out room/x --val-fraction 1
-refused "outside of the tokenizer" "$yoke" data prepare text.txt --out room/x --doc-token 300
-refused "WordPiece" "$yoke" data prepare text.txt --out room/x --tokenizer <(echo '{"model":{"type":"WordPiece"}}')
+refused "is there already" prepare text.txt --out made
+refused "--out is missing" prepare text.txt
+refused "absent.txt" prepare text.txt absent.txt --out room/x
+refused "holds tokens already" prepare a_0.bin --out room/x
+refused "leaves" prepare text.txt --out room/x --val-fraction 1
+refused "outside of the tokenizer" prepare text.txt --out room/x --doc-token 300
+refused "WordPiece" prepare text.txt --out room/x --tokenizer <(echo '{"model":{"type":"WordPiece"}}')
 [ -z "$(ls room)" ] || fail "something was written"
 
 case_is "a full disk leaves nothing behind"
 if [ "$(id -u)" -eq 0 ] && mkdir disk && mount -t tmpfs -o size=64k tmpfs disk 2>/dev/null; then
     head -c 200000 /dev/zero | tr '\0' x >big.txt
-    refused "No space left on device; free some space" "$yoke" data prepare big.txt --out disk/out
+    refused "No space left on device; free some space" prepare big.txt --out disk/out
     left=$(ls disk)
     umount disk
     [ -z "$left" ] || fail "left behind: $left"

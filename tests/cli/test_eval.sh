@@ -5,10 +5,7 @@ yoke=$YK_BUILD/yoke
 cd "$scratch" || exit 1
 
 # refused TEXT ARGUMENT...: the command is refused with one line that says TEXT.
-refused() {
-    run "$yoke" eval "${@:2}"
-    expect_refusal "$1"
-}
+tried=("$yoke" eval)
 
 # expect_loss LOSS: stdout gives this loss, to its last digit.
 expect_loss() {

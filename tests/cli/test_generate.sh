@@ -6,10 +6,7 @@ yoke=$YK_BUILD/yoke
 cd "$scratch" || exit 1
 
 # refused TEXT ARGUMENT...: the command is refused with one line that says TEXT.
-refused() {
-    run "$yoke" generate "${@:2}"
-    expect_refusal "$1"
-}
+tried=("$yoke" generate)
 
 # text FILE ARGUMENT...: what `yoke generate runs/tiny` prints, bytes and all.
 text() {

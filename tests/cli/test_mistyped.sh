@@ -5,10 +5,7 @@ yoke=$YK_BUILD/yoke
 cd "$scratch" || exit 1
 
 # refused MESSAGE WORD...: yoke refuses the words in one line that holds the message.
-refused() {
-    run "$yoke" "${@:2}"
-    expect_refusal "$1"
-}
+tried=("$yoke")
 
 for ((i = 0; i < 400; i++)); do echo "the yoke of line $i is easy"; done >text.txt
 cat >own.yaml <<'END_OF_FILE'
