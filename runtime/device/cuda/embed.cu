@@ -7,11 +7,12 @@
  * Backward sums the rows of dy that share a token, in order of row, and those that share a
  * position. Rows are sorted by both (embed_sort.cu, which makes rows that no token names zero) and
  * cut into chunks of equal length, so that a frequent token costs no more than rare ones. A warp
- * sums the runs of a chunk in a group of columns. Runs that cross a chunk's edge leave sums of
- * parts in fp32, and the warp that is last to come adds them up in order of chunks, so that who it
- * is makes no difference. Groups of columns follow one another, and in a group chunks of tokens and
- * of positions take turns, so that dy is read once, and from the cache for the other table. Bytes
- * per element of dy: read 2; write the rows that occur, which are read before if they accumulate.
+ * sums the runs of a chunk in a group of columns, and the rest in the next chunk of the last of
+ * them. Of runs in three chunks or more each leaves the sum of a part in fp32, and the warp that is
+ * last to come adds them up in order of chunks, so that who it is makes no difference. Groups of
+ * columns follow one another, and in a group chunks of tokens and of positions take turns, so that
+ * dy is read once, and from the cache for the other table. Bytes per element of dy: read 2; write
+ * the rows that occur, which are read before if they accumulate.
  */
 #include "runtime/device/cuda/kernels.cuh"
 #include "runtime/device/cuda/sizes.h"
@@ -97,33 +98,57 @@ typedef struct tables {
     int n;
 } tables;
 
-/* What a warp knows of its chunk. A lane has row `begin + lane`; masks have a bit a row. */
+/* What a warp knows of its chunk. Rows are numbered from its first on; those of the next chunk that
+ * belong to a run that begins here and ends there are summed here, if it needs no third chunk. */
 typedef struct chunk {
-    int64_t at; /* its number */
-    int count;
-    int32_t key, row;
-    unsigned stops; /* a run ends here, or the chunk does */
-    unsigned whole; /* a run ends here that began in this chunk and does not go on */
-    bool from_before, goes_on;
+    int64_t at;       /* its number */
+    int begin, end;   /* rows to sum */
+    int32_t key, row; /* of row `lane`, and of the next chunk's row `lane` */
+    int32_t next_key, next_row;
+    int32_t first_key, last_key;
+    uint64_t stops; /* bit i: row i is the last of a run, or of what is here of it */
+    uint64_t whole; /* and all of the run is here */
+    bool part[2]; /* the first run begins before the chunk before; the last ends behind the next */
 } chunk;
+
+/* Key i of the sorted, or -1 where there is none. */
+static __device__ inline int32_t key_or_none(const table &t, int64_t i, int64_t n)
+{
+    return i >= 0 && i < n ? __ldg(t.keys + i) : -1;
+}
 
 static __device__ inline chunk find_runs(const table &t, int64_t at, int64_t n, int lane)
 {
     chunk k = {.at = at};
     int64_t begin = at * CHUNK, end = begin + CHUNK;
-    k.count = (int)(n - begin < CHUNK ? n - begin : CHUNK);
-    bool in = lane < k.count;
-    k.key = in ? __ldg(t.keys + begin + lane) : -1;
-    k.row = in ? __ldg(t.rows + begin + lane) : 0;
-    int32_t before = begin > 0 ? __ldg(t.keys + begin - 1) : -1;
-    int32_t after = end < n ? __ldg(t.keys + end) : -1;
-    int32_t next = __shfl_down_sync(ALL_LANES, k.key, 1);
-    k.from_before = __shfl_sync(ALL_LANES, k.key, 0) == before;
-    k.goes_on = __shfl_sync(ALL_LANES, k.key, k.count - 1) == after;
-    k.stops = __ballot_sync(ALL_LANES, in && (lane == k.count - 1 || next != k.key));
+    int count = (int)(n - begin < CHUNK ? n - begin : CHUNK);
+    k.key = key_or_none(t, begin + lane, n);
+    k.next_key = key_or_none(t, end + lane, n);
+    k.row = begin + lane < n ? __ldg(t.rows + begin + lane) : 0;
+    k.next_row = end + lane < n ? __ldg(t.rows + end + lane) : 0;
+    int32_t before = key_or_none(t, begin - 1, n), far_after = key_or_none(t, end + CHUNK, n);
+    int32_t far_before = key_or_none(t, begin - CHUNK - 1, n);
+    int32_t first_before = key_or_none(t, begin - CHUNK, n);
+    int32_t after = __shfl_sync(ALL_LANES, k.next_key, 0);
+    int32_t beside = __shfl_down_sync(ALL_LANES, k.key, 1);
+    k.first_key = __shfl_sync(ALL_LANES, k.key, 0);
+    k.last_key = __shfl_sync(ALL_LANES, k.key, count - 1);
+    int taken = __popc(__ballot_sync(ALL_LANES, k.next_key == k.last_key));
+    unsigned stops =
+        __ballot_sync(ALL_LANES, lane < count && (lane == count - 1 || beside != k.key));
+    bool from_before = k.first_key == before, goes_on = k.last_key == after;
+    bool through = from_before && goes_on && !(stops & (stops - 1));
+    bool from_far = k.first_key == far_before && k.first_key == first_before;
+    k.part[0] = from_before && (through || from_far);
+    k.part[1] = goes_on && !through && taken == CHUNK && k.last_key == far_after;
+    k.begin = from_before && !k.part[0] ? __ffs(stops) : 0;
+    k.end = count + (goes_on && !through && !k.part[1] ? taken : 0);
+    k.stops = (stops & ~(1u << (count - 1)) & ~((uint64_t(1) << k.begin) - 1)) | uint64_t(1)
+                                                                                     << (k.end - 1);
+    if (k.begin == k.end) k.stops = 0;
     k.whole = k.stops;
-    if (k.from_before) k.whole &= k.whole - 1;
-    if (k.goes_on) k.whole &= ~(1u << (k.count - 1));
+    if (k.part[0]) k.whole &= k.whole - 1;
+    if (k.part[1]) k.whole &= ~(uint64_t(1) << (k.end - 1));
     return k;
 }
 
@@ -141,17 +166,17 @@ static __device__ inline int64_t edges_within(const table &t, int32_t key, int64
     }
 }
 
-/* The sum `f` of a whole run, and what was there, to row `key`. */
+/* The sum `f` of a whole run, and what was there or zeros, to a row. */
 template <typename G, int V>
-static __device__ inline void put_sum(G *to, float (&f)[V], const pack<G, V> &old, bool accumulate)
+static __device__ inline void put_sum(G *to, float (&f)[V], const pack<G, V> &old)
 {
-    if (accumulate) {
-        float was[V];
-        unpack<G, V>(old, was);
+    typedef typename pack<G, V>::word word;
+    float was[V];
+    unpack<G, V>(old, was);
 #pragma unroll
-        for (int i = 0; i < V; i++) f[i] += was[i];
-    }
-    store_floats<G, V>(to, f);
+    for (int i = 0; i < V; i++) f[i] += was[i];
+    __stwb(reinterpret_cast<word *>(to),
+           to_pack<G, V>(f).w); /* one access, which a plain one is not */
 }
 
 /* A part's sum, which another multiprocessor may have written in this launch. */
@@ -191,7 +216,7 @@ static __device__ inline void add_parts(const table &t, int32_t key, int64_t fir
             for (int i = 0; i < V; i++) sum[i] += more[u][i];
         }
     }
-    put_sum<G, V>(to, sum, old, t.accumulate);
+    put_sum<G, V>(to, sum, old);
 }
 
 /* The part of a run that lies at one side of chunk k is there: if it is the last of them to come,
@@ -200,7 +225,7 @@ template <typename G, int V>
 static __device__ inline void hand_in_part(const table &t, const chunk &k, int side, int64_t n,
                                            int64_t cols, int64_t c, int lane)
 {
-    int32_t key = __shfl_sync(ALL_LANES, k.key, side ? k.count - 1 : 0);
+    int32_t key = side ? k.last_key : k.first_key;
     int64_t edge = k.at + side;
     int64_t first = edge - edges_within(t, key, edge, -1, n, lane);
     int64_t last = edge + edges_within(t, key, edge, 1, n, lane) - 1;
@@ -213,58 +238,68 @@ static __device__ inline void hand_in_part(const table &t, const chunk &k, int s
     if (c < cols) add_parts<G, V>(t, key, first, last, cols, c);
 }
 
+/* The runs of chunk k in V columns of a lane, to `grad` or `parts`, whose first row is the chunk's.
+ * Rows and keys are in shared memory; after the last stands a row that can be read. */
+template <typename T, typename G, int V>
+static __device__ inline void sum_chunk(G *grad, float *parts, const T *dy, const int32_t *rows,
+                                        const int32_t *keys, const chunk &k, unsigned cols,
+                                        bool accumulate)
+{
+    float sum[V] = {};
+    bool before = k.part[0];
+    for (int base = k.begin; base < k.end; base += BATCH) {
+        unsigned stops = (unsigned)(k.stops >> base), whole = (unsigned)(k.whole >> base);
+        pack<T, V> x[BATCH];
+        pack<G, V> old[BATCH] = {};
+        if (accumulate) {
+#pragma unroll
+            for (int u = 0; u < BATCH; u++)
+                if (whole >> u & 1)
+                    old[u] = load<G, V>(grad + (uint64_t)(unsigned)keys[base + u] * cols);
+        }
+#pragma unroll
+        for (int u = 0; u < BATCH; u++)
+            x[u] = load<T, V>(dy + (uint64_t)(unsigned)rows[base + u] * cols);
+#pragma unroll
+        for (int u = 0; u < BATCH; u++) {
+            float f[V];
+            unpack<T, V>(x[u], f);
+#pragma unroll
+            for (int e = 0; e < V; e++) sum[e] += f[e];
+            if (!(stops >> u & 1)) continue;
+            if (whole >> u & 1)
+                put_sum<G, V>(grad + (uint64_t)(unsigned)keys[base + u] * cols, sum, old[u]);
+            else
+                store_f32<V>(parts + (before ? 0 : cols), sum);
+            before = false;
+#pragma unroll
+            for (int e = 0; e < V; e++) sum[e] = 0;
+        }
+    }
+}
+
 /* A warp sums the runs of a chunk of a table in 32 V columns. */
 template <typename T, typename G, int V>
 static __global__ void __launch_bounds__(32 * WARPS, 3)
     sum_runs(const __grid_constant__ tables both, const T *__restrict__ dy, int64_t n, int64_t cols)
 {
+    __shared__ int32_t rows[WARPS][2 * CHUNK + BATCH], keys[WARPS][2 * CHUNK + BATCH];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const table &t = both.of[blockIdx.x % both.n];
     int64_t at = (int64_t)(blockIdx.x / both.n) * WARPS + warp;
     if (at * CHUNK >= n) return;
     int64_t c = ((int64_t)blockIdx.y * 32 + lane) * V;
-    bool mine = c < cols, accumulate = t.accumulate;
     chunk k = find_runs(t, at, n, lane);
-    G *grad = (G *)t.grad + c;
-    const T *from = dy + c;
-    float *parts = t.parts + 2 * at * cols + c, sum[V] = {};
-    for (int base = 0; base < k.count; base += BATCH) {
-        pack<T, V> x[BATCH];
-        pack<G, V> old[BATCH];
-#pragma unroll
-        for (int u = 0; u < BATCH; u++) {
-            int64_t row = __shfl_sync(ALL_LANES, k.row, base + u);
-            if (mine && base + u < k.count) x[u] = load<T, V>(from + row * cols);
-        }
-        if (accumulate) {
-#pragma unroll
-            for (int u = 0; u < BATCH; u++) {
-                int64_t key = __shfl_sync(ALL_LANES, k.key, base + u);
-                if (mine && k.whole >> (base + u) & 1) old[u] = load<G, V>(grad + key * cols);
-            }
-        }
-#pragma unroll
-        for (int u = 0; u < BATCH; u++) {
-            int i = base + u;
-            int64_t key = __shfl_sync(ALL_LANES, k.key, i);
-            if (!mine || i >= k.count) continue;
-            float f[V];
-            unpack<T, V>(x[u], f);
-#pragma unroll
-            for (int e = 0; e < V; e++) sum[e] += f[e];
-            if (!(k.stops >> i & 1)) continue;
-            bool first = !(k.stops & ((1u << i) - 1u));
-            if (k.whole >> i & 1)
-                put_sum<G, V>(grad + key * cols, sum, old[u], accumulate);
-            else
-                store_f32<V>(parts + (k.from_before && first ? 0 : cols), sum);
-#pragma unroll
-            for (int e = 0; e < V; e++) sum[e] = 0;
-        }
-    }
-    if (k.from_before) hand_in_part<G, V>(t, k, 0, n, cols, c, lane);
-    bool one_run = !(k.stops & (k.stops - 1));
-    if (k.goes_on && !(k.from_before && one_run)) hand_in_part<G, V>(t, k, 1, n, cols, c, lane);
+    rows[warp][lane] = k.row, rows[warp][CHUNK + lane] = k.next_row;
+    keys[warp][lane] = k.key, keys[warp][CHUNK + lane] = k.next_key;
+    if (lane < BATCH) rows[warp][2 * CHUNK + lane] = 0;
+    __syncwarp();
+    if (c < cols)
+        sum_chunk<T, G, V>((G *)t.grad + c, t.parts + 2 * at * cols + c, dy + c, rows[warp],
+                           keys[warp], k, (unsigned)cols, t.accumulate);
+    __syncwarp();
+    for (int side = 0; side < 2; side++)
+        if (k.part[side]) hand_in_part<G, V>(t, k, side, n, cols, c, lane);
 }
 
 template <typename T, typename G, int V>

@@ -5,10 +5,11 @@
  * so keys fall into classes by their lowest bits, and a block sorts a class: it reads all keys,
  * takes those of its class, and counts those of classes before, which is where its share of the
  * result begins. No block waits for another, and frequent tokens, whose numbers are neighbours in
- * most vocabularies, fall into different classes. Within a class the rest of a key, its local
- * number, is sorted by least significant digit first, the first of two while keys are taken; order
- * comes from matching lanes of a warp and from prefix sums over warps, so it is the same in every
- * run.
+ * most vocabularies, fall into different classes. What a key costs is arithmetic, so four classes
+ * are compared at a time, as bytes of a word. The keys that are taken make a list in order of row,
+ * a part of it for each warp, which then is sorted by the rest of the key, its local number, by
+ * least significant digit first; order comes from matching lanes of a warp and from prefix sums
+ * over warps, so it is the same in every run.
  *
  * Bytes: each block reads 8 a row, from the cache; sorted keys and rows are written once, zeros
  * once.
@@ -17,23 +18,24 @@
 
 #define THREADS    1024
 #define WARPS      (THREADS / 32)
-#define DIGIT_BITS 7
+#define DIGIT_BITS 6
 #define DIGITS     (1 << DIGIT_BITS)
-#define MAX_LOCAL  (DIGITS * DIGITS)
-#define LISTED     2048 /* rows of a class whose list between two digits lies in shared memory */
-#define AT_ONCE    16   /* keys that a lane asks for before it looks at the first */
+#define LISTED     2048  /* rows of a class whose lists lie in shared memory */
+#define MAX_NAMED  16384 /* local numbers of a class whose rows may have to become zero */
+#define QUADS      4     /* of keys that a lane asks for before it looks at the first */
 
 #define ALL_LANES 0xffffffffu
+#define HIGH_BITS 0x80808080u /* of four bytes */
 
 typedef struct sort_job {
     const int32_t *keys;    /* (n) */
     int32_t *sorted, *rows; /* (n) results */
-    uint2 *list;            /* (n) for classes of more than LISTED rows */
+    uint2 *list[2];         /* (n) for classes of more than LISTED rows */
     unsigned *counters;     /* (n_counters), to become 0 */
     uint4 *zero;            /* (n_keys,words), or NULL */
     int64_t n_counters;
     int n, n_keys, words;
-    int shift; /* there are 1 << shift classes */
+    int shift; /* there are 1 << shift classes, 128 at the most */
 } sort_job;
 
 typedef struct sort_jobs {
@@ -42,15 +44,12 @@ typedef struct sort_jobs {
 
 /* What the block has in shared memory. */
 typedef struct desk {
-    int32_t place[WARPS]
-                 [DIGITS + 1]; /* rows of a digit in each warp, then how many are before them */
-    int32_t first[DIGITS];     /* where rows of a digit begin */
-    uint2 list[LISTED];        /* local number and row, sorted by the first digit */
-    uint32_t named[MAX_LOCAL / 32]; /* a bit for each local number that there is */
-    int32_t before, count;          /* rows of classes before, and of this one */
+    int32_t taken[WARPS], less[WARPS]; /* keys of the class, and of classes before, in each warp */
+    uint2 list[2][LISTED];             /* local number and row */
+    int32_t place[WARPS][DIGITS + 1];  /* rows of a digit in each warp, then how many are before */
+    int32_t first[DIGITS];             /* where rows of a digit begin */
+    uint32_t named[MAX_NAMED / 32];    /* a bit for each local number that there is */
 } desk;
-
-/* ---- the places of digits ------------------------------------------------------------------ */
 
 static __device__ inline int32_t warp_prefix(int32_t x, int lane)
 {
@@ -62,16 +61,107 @@ static __device__ inline int32_t warp_prefix(int32_t x, int lane)
     return x;
 }
 
-static __device__ inline void clear_places(desk &k)
+/* ---- taking a class's keys ----------------------------------------------------------------- */
+
+/* The block's class, and the keys that the warp looks at. */
+typedef struct search {
+    int cls, begin, end;
+} search;
+
+/* Keys base + 32 i + lane, -1 behind the warp's last. */
+static __device__ inline void ask(int32_t (&key)[4 * QUADS], const sort_job &j, const search &h,
+                                  int base, int lane)
 {
-    for (int i = threadIdx.x; i < WARPS * (DIGITS + 1); i += THREADS) (&k.place[0][0])[i] = 0;
+    const int32_t *from = j.keys + base + lane;
+    if (h.end - base >= 128 * QUADS) {
+#pragma unroll
+        for (int u = 0; u < 4 * QUADS; u++) key[u] = __ldg(from + 32 * u);
+    } else {
+#pragma unroll
+        for (int u = 0; u < 4 * QUADS; u++)
+            key[u] = base + 32 * u + lane < h.end ? __ldg(from + 32 * u) : -1;
+    }
 }
+
+/* The classes of four keys, a byte each, with the high bit where there is no key. */
+static __device__ inline uint32_t classes_of(const int32_t *key, int shift)
+{
+    uint32_t low = __byte_perm(__byte_perm((uint32_t)key[0], (uint32_t)key[1], 0x0040),
+                               __byte_perm((uint32_t)key[2], (uint32_t)key[3], 0x0040), 0x5410);
+    uint32_t none = __byte_perm(__byte_perm((uint32_t)key[0], (uint32_t)key[1], 0x0073),
+                                __byte_perm((uint32_t)key[2], (uint32_t)key[3], 0x0073), 0x5410);
+    return (low & ((1u << shift) - 1u) * 0x01010101u) | (none & HIGH_BITS);
+}
+
+/* The high bits of bytes that equal those of `cls`, which have none. */
+static __device__ inline uint32_t equal_bytes(uint32_t x, uint32_t cls)
+{
+    uint32_t y = x ^ cls;
+    return ~(((y & ~HIGH_BITS) + ~HIGH_BITS) | y) & HIGH_BITS;
+}
+
+/* Of bytes that are less than those of `cls`. */
+static __device__ inline uint32_t lesser_bytes(uint32_t x, uint32_t cls)
+{
+    return ~((x | HIGH_BITS) - cls) & HIGH_BITS;
+}
+
+/* Count the warp's keys of the class, and of classes before. */
+static __device__ inline void count_keys(desk &k, const sort_job &j, const search &h, int lane,
+                                         int warp)
+{
+    uint32_t cls = (unsigned)h.cls * 0x01010101u;
+    int32_t less = 0, taken = 0;
+#pragma unroll 1
+    for (int base = h.begin; base < h.end; base += 128 * QUADS) {
+        int32_t key[4 * QUADS];
+        ask(key, j, h, base, lane);
+#pragma unroll
+        for (int q = 0; q < QUADS; q++) {
+            uint32_t x = classes_of(key + 4 * q, j.shift);
+            less += __popc(lesser_bytes(x, cls));
+            taken += __popc(equal_bytes(x, cls));
+        }
+    }
+    less = warp_sum(less), taken = warp_sum(taken);
+    if (lane == 0) k.less[warp] = less, k.taken[warp] = taken;
+}
+
+/* The warp's keys of the class to its part of the list. */
+static __device__ inline void take_keys(desk &k, const sort_job &j, const search &h, uint2 *list,
+                                        int lane)
+{
+    uint32_t cls = (unsigned)h.cls * 0x01010101u, before = (1u << lane) - 1u;
+#pragma unroll 1
+    for (int base = h.begin; base < h.end; base += 128 * QUADS) {
+        int32_t key[4 * QUADS];
+        ask(key, j, h, base, lane);
+#pragma unroll
+        for (int q = 0; q < QUADS; q++) {
+            uint32_t mine = equal_bytes(classes_of(key + 4 * q, j.shift), cls);
+            if (!__any_sync(ALL_LANES, mine != 0)) continue;
+#pragma unroll
+            for (int u = 0; u < 4; u++) {
+                bool in = mine >> (8 * u + 7) & 1;
+                unsigned all = __ballot_sync(ALL_LANES, in);
+                if (in) {
+                    unsigned local = (unsigned)key[4 * q + u] >> j.shift;
+                    int row = base + 32 * (4 * q + u) + lane;
+                    list[__popc(all & before)] = make_uint2(local, (unsigned)row);
+                    if (j.zero) atomicOr(&k.named[local >> 5], 1u << (local & 31));
+                }
+                list += __popc(all);
+            }
+        }
+    }
+}
+
+/* ---- sorting them -------------------------------------------------------------------------- */
 
 /* From rows of each (warp, digit) to their places: behind all of lesser digits, and behind those of
  * the same digit in warps before. */
-static __device__ inline void find_places(desk &k)
+static __device__ inline void find_places(desk &k, int lane, int warp)
 {
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     __syncthreads();
 #pragma unroll
     for (int d = warp; d < DIGITS; d += WARPS) {
@@ -107,104 +197,56 @@ static __device__ inline int32_t take_place(desk &k, int digit, bool in, int lan
     return at;
 }
 
-/* ---- the sort of a class ------------------------------------------------------------------- */
-
-/* Key i, or one that is of no class. */
-static __device__ inline int32_t key_at(const sort_job &j, int64_t i, int64_t end)
-{
-    return i < end ? __ldg(j.keys + i) : -1;
-}
-
-static __device__ inline bool is_of(int32_t key, int cls, int mask)
-{
-    return key >= 0 && (key & mask) == cls;
-}
-
-/* Count rows of the class by first digit, note their local numbers, and count rows of classes
- * before. */
-static __device__ inline void count_class(desk &k, const sort_job &j, int cls, int64_t begin,
-                                          int64_t end)
-{
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, mask = (1 << j.shift) - 1;
-    int32_t before = 0, count = 0;
-    for (int64_t base = begin; base < end; base += 32 * AT_ONCE) {
-        int32_t key[AT_ONCE];
-#pragma unroll
-        for (int u = 0; u < AT_ONCE; u++) key[u] = key_at(j, base + 32 * u + lane, end);
-#pragma unroll
-        for (int u = 0; u < AT_ONCE; u++) {
-            if (key[u] >= 0 && (key[u] & mask) < cls) before++;
-            if (!is_of(key[u], cls, mask)) continue;
-            int local = key[u] >> j.shift;
-            count++;
-            atomicAdd(&k.place[warp][local & (DIGITS - 1)], 1);
-            atomicOr(&k.named[local >> 5], 1u << (local & 31));
-        }
-    }
-    before = warp_sum(before), count = warp_sum(count);
-    if (lane == 0) atomicAdd(&k.before, before), atomicAdd(&k.count, count);
-}
-
-/* Rows of the class to their places by the first digit: in the list, or in the result if `last`. */
-static __device__ inline void take_class(desk &k, const sort_job &j, uint2 *list, bool last,
-                                         int cls, int64_t begin, int64_t end)
-{
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, mask = (1 << j.shift) - 1;
-    for (int64_t base = begin; base < end; base += 32 * AT_ONCE) {
-        int32_t key[AT_ONCE];
-#pragma unroll
-        for (int u = 0; u < AT_ONCE; u++) key[u] = key_at(j, base + 32 * u + lane, end);
-#pragma unroll
-        for (int u = 0; u < AT_ONCE; u++) {
-            bool in = is_of(key[u], cls, mask);
-            if (!__any_sync(ALL_LANES, in)) continue;
-            int local = key[u] >> j.shift, row = (int)(base + 32 * u + lane);
-            int32_t at = take_place(k, local & (DIGITS - 1), in, lane, warp);
-            if (!in) continue;
-            if (last)
-                j.sorted[k.before + at] = key[u], j.rows[k.before + at] = row;
-            else
-                list[at] = make_uint2((unsigned)local, (unsigned)row);
-        }
-    }
-}
-
-/* From the list to the result, by the second digit. */
-static __device__ inline void sort_list(desk &k, const sort_job &j, const uint2 *list, int cls)
+/* Sort `count` rows of the list by a digit of their local number: into list `to`, or, where that is
+ * NULL, into the result, where they begin at `begin`. */
+static __device__ inline void sort_digit(desk &k, const sort_job &j, uint2 *to, const uint2 *list,
+                                         int count, int digit_shift, int begin, int cls)
 {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    int count = k.count, share = (count + 32 * WARPS - 1) / (32 * WARPS) * 32;
-    int begin = warp * share, end = count - begin < share ? count : begin + share;
-    clear_places(k);
+    int share = (count + THREADS - 1) / THREADS * 32, at = warp * share;
+    int end = count - at < share ? count : at + share;
+    for (int i = threadIdx.x; i < WARPS * (DIGITS + 1); i += THREADS) (&k.place[0][0])[i] = 0;
     __syncthreads();
-    for (int i = begin + lane; i < end; i += 32)
-        atomicAdd(&k.place[warp][list[i].x >> DIGIT_BITS], 1);
-    find_places(k);
-    for (int base = begin; base < end; base += 32) {
-        bool in = base + lane < end;
-        uint2 item = in ? list[base + lane] : make_uint2(0, 0);
-        int32_t at = take_place(k, (int)(item.x >> DIGIT_BITS), in, lane, warp);
+    for (int i = at + lane; i < end; i += 32)
+        atomicAdd(&k.place[warp][list[i].x >> digit_shift & (DIGITS - 1)], 1);
+    find_places(k, lane, warp);
+    for (; at < end; at += 32) {
+        bool in = at + lane < end;
+        uint2 item = in ? list[at + lane] : make_uint2(0, 0);
+        int place = take_place(k, (int)(item.x >> digit_shift & (DIGITS - 1)), in, lane, warp);
         if (!in) continue;
-        j.sorted[k.before + at] = (int32_t)(item.x << j.shift) + cls;
-        j.rows[k.before + at] = (int32_t)item.y;
+        if (to) {
+            to[place] = item;
+        } else {
+            j.sorted[begin + place] = (int32_t)(item.x << j.shift) + cls;
+            j.rows[begin + place] = (int32_t)item.y;
+        }
     }
+    __syncthreads();
 }
 
 static __device__ inline void sort_class(desk &k, const sort_job &j, int cls)
 {
-    int64_t share = ((int64_t)j.n + 32 * WARPS - 1) / (32 * WARPS) * 32, warp = threadIdx.x >> 5;
-    int64_t begin = warp * share, end = begin + share < j.n ? begin + share : j.n;
-    bool last = (j.n_keys - 1) >> j.shift < DIGITS;
-    clear_places(k);
-    for (int i = threadIdx.x; i < MAX_LOCAL / 32; i += THREADS) k.named[i] = 0;
-    if (threadIdx.x == 0) k.before = k.count = 0;
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    int share = (int)(((int64_t)j.n + 32 * THREADS - 1) / (32 * THREADS)) * 1024;
+    search h = {.cls = cls, .begin = j.n / share < warp ? j.n : warp * share};
+    h.end = j.n - h.begin < share ? j.n : h.begin + share;
+    for (int i = threadIdx.x; i < MAX_NAMED / 32; i += THREADS) k.named[i] = 0;
+    count_keys(k, j, h, lane, warp);
     __syncthreads();
-    count_class(k, j, cls, begin, end);
-    find_places(k);
-    uint2 *list = k.count > LISTED ? j.list + k.before : k.list;
-    take_class(k, j, list, last, cls, begin, end);
+    int32_t mine = k.taken[lane], sum = warp_prefix(mine, lane);
+    int begin = warp_sum(k.less[lane]), count = __shfl_sync(ALL_LANES, sum, 31);
+    uint2 *list = k.list[0], *other = k.list[1];
+    if (count > LISTED) list = j.list[0] + begin, other = j.list[1] + begin;
+    take_keys(k, j, h, list + __shfl_sync(ALL_LANES, sum - mine, warp), lane);
     __syncthreads();
-    if (!last) sort_list(k, j, list, cls);
+    for (int shift = 0;; shift += DIGIT_BITS) {
+        bool last = (j.n_keys - 1) >> j.shift >> shift < DIGITS;
+        sort_digit(k, j, last ? NULL : other, list, count, shift, begin, cls);
+        if (last) break;
+        uint2 *sorted = other;
+        other = list, list = sorted;
+    }
 }
 
 /* ---- zeros --------------------------------------------------------------------------------- */
@@ -233,13 +275,12 @@ static __global__ void __launch_bounds__(THREADS)
     if (j.zero) zero_absent(k, j, cls);
 }
 
-/* Classes: a block each; enough to fill the device where zeros have to be written, else half of
- * that, since all of them read all keys. */
-static int classes_shift(int64_t n_keys, bool zero)
+/* Classes: a block each. All of them read all keys, but where rows have to become zero more blocks
+ * write more of them. */
+static int classes_shift(int64_t n_keys, int most)
 {
-    int shift = 0, most = zero ? 7 : 6;
+    int shift = 0;
     while (shift < most && n_keys >> shift > 32) shift++;
-    while ((n_keys - 1) >> shift >= MAX_LOCAL) shift++;
     return shift;
 }
 
@@ -249,8 +290,8 @@ cudaError_t yk_cuda_sort_rows(const yk_cuda_sort *sorts, int n_sorts, int64_t n,
     unsigned blocks = 0;
     for (int i = 0; i < n_sorts; i++) {
         const yk_cuda_sort *a = &sorts[i];
-        bool beside =
-            a->zero && is_aligned(a->zero) && a->row_bytes % 16 == 0 && a->row_bytes < INT32_MAX;
+        bool beside = a->zero && is_aligned(a->zero) && a->row_bytes % 16 == 0 &&
+                      a->row_bytes < INT32_MAX && a->n_keys <= MAX_NAMED << 6;
         if (a->zero && !beside) {
             cudaError_t e = cudaMemsetAsync(a->zero, 0, (size_t)(a->n_keys * a->row_bytes), s);
             if (e != cudaSuccess) return e;
@@ -258,14 +299,14 @@ cudaError_t yk_cuda_sort_rows(const yk_cuda_sort *sorts, int n_sorts, int64_t n,
         jobs.of[i] = {.keys = a->keys,
                       .sorted = a->sorted,
                       .rows = a->rows,
-                      .list = (uint2 *)a->list,
+                      .list = {(uint2 *)a->list, (uint2 *)a->list + n},
                       .counters = a->counters,
                       .zero = beside ? (uint4 *)a->zero : NULL,
                       .n_counters = a->n_counters,
                       .n = (int)n,
                       .n_keys = (int)a->n_keys,
                       .words = (int)(a->row_bytes / 16),
-                      .shift = classes_shift(a->n_keys, beside)};
+                      .shift = classes_shift(a->n_keys, beside && n_sorts == 1 ? 7 : 6)};
         blocks += 1u << jobs.of[i].shift;
     }
     sort_classes<<<blocks, THREADS, 0, s>>>(jobs);

@@ -28,7 +28,7 @@ cudaError_t yk_cuda_embed_backward(const yk_embed_backward_args *a, void *ws, cu
 typedef struct yk_cuda_sort {
     const int32_t *keys;    /* (n) less than n_keys */
     int32_t *sorted, *rows; /* (n) results: keys, and the rows that they came from */
-    void *list;             /* (n) pairs of int32, for its own use */
+    void *list;             /* (2,n) pairs of int32, for its own use */
     unsigned *counters;     /* (n_counters) become 0 */
     void *zero; /* (n_keys) of row_bytes become zero, at least where no key names them; or NULL */
     int64_t n_counters, n_keys, row_bytes;

@@ -26,7 +26,7 @@
 typedef struct yk_cuda_embed_layout {
     int64_t n_chunks;
     int64_t sorted, rows; /* (R) int32: sorted keys, and the rows that they came from */
-    int64_t list;         /* (R,2) int32: for the sort's use */
+    int64_t list;         /* (2,R,2) int32: for the sort's use */
     int64_t arrived;      /* (n_chunks, groups of 32 columns or more) int32 */
     int64_t parts;        /* (n_chunks,2,C) fp32: sums of runs that cross a chunk's edge */
     int64_t bytes;
@@ -40,7 +40,7 @@ static inline yk_cuda_embed_layout yk_cuda_embed_plan(int64_t rows, int64_t cols
     l.sorted = 0;
     l.rows = yk_round_up(rows * 4, unit);
     l.list = l.rows + yk_round_up(rows * 4, unit);
-    l.arrived = l.list + yk_round_up(rows * 8, unit);
+    l.arrived = l.list + yk_round_up(rows * 16, unit);
     l.parts = l.arrived + yk_round_up(l.n_chunks * yk_div_up(cols, 32) * 4, unit);
     l.bytes = l.parts + yk_round_up(l.n_chunks * 2 * cols * 4, unit);
     return l;
