@@ -268,70 +268,6 @@ static void say_head(yk_plan *plan, const yk_config *given)
     snprintf(plan->why, sizeof plan->why, "%s: it follows from the model", choices);
 }
 
-static int64_t host_bytes_of(const yk_plan *plan)
-{
-    return plan->sizes.pinned + plan->sizes.shared;
-}
-
-/* What fits the device does not fit the host; `plan` is of what takes the least there. */
-static yk_status refuse_host(const yk_config *config, const yk_plan *plan)
-{
-    yk_host_room any = {.bytes = INT64_MAX};
-    int64_t room = plan->spec.host_bytes * plan->node_size, limit = config->memory.host_limit;
-    bool limited = limit > 0 && limit / plan->node_size == plan->spec.host_bytes;
-    yk_host_room here = {.bytes = room, .source = "what is available"};
-    if (config->memory.offload != YK_OFFLOAD_AUTO) { /* so it is known what is too much */
-        YK_TRY(yk_plan_check_host(plan, plan->node_size, &any));
-        YK_TRY(yk_plan_check_host(plan, plan->node_size, &here));
-    }
-    return yk_fail(
-        YK_ENOFIT, "host memory",
-        "what fits the device takes at least %.2f GiB of it for each of %d rank%s here, and "
-        "%.2f GiB can be had (%s); %s, or train a smaller model",
-        (double)host_bytes_of(plan) / 0x1p30, plan->node_size, plan->node_size == 1 ? "" : "s",
-        (double)(limited ? limit : room) / 0x1p30,
-        limited ? "memory.host_limit" : "what is available",
-        limited ? "raise that limit" : "end what else runs here");
-}
-
-/* Of the sets that may go to the host, the one that takes the least there of those that fit the
- * device; where none does, the last. */
-static yk_status take_least_offload(const yk_plan_target *target, yk_config *config)
-{
-    int64_t least = INT64_MAX;
-    yk_config c = *config;
-    yk_plan plan;
-    for (int level = 0; level < yk_plan_n_offloads(target); level++) {
-        c.memory.offload = yk_plan_offload(&c, level);
-        YK_TRY(yk_plan_try(target, &c, &plan));
-        if (yk_plan_fits_device(&plan) && host_bytes_of(&plan) < least) {
-            least = host_bytes_of(&plan);
-            *config = c;
-        }
-        yk_plan_fini(&plan);
-    }
-    if (least == INT64_MAX) *config = c;
-    return YK_OK;
-}
-
-/* The choices that take the least memory, for a refusal. */
-static yk_status refuse_all(const yk_plan_target *target, const yk_config *config)
-{
-    yk_config c = *config;
-    yk_plan plan;
-    if (c.train.micro_batch == YK_AUTO) c.train.micro_batch = 1;
-    yk_plan_take_least_head(target, &c);
-    if (c.parallel.zero == YK_AUTO) c.parallel.zero = 3;
-    if (c.memory.recompute == YK_RECOMPUTE_AUTO)
-        yk_plan_set_strength(&c, target->shape, yk_plan_strengths(target->shape));
-    if (c.memory.offload == YK_OFFLOAD_AUTO) YK_TRY(take_least_offload(target, &c));
-    YK_TRY(yk_plan_try(target, &c, &plan));
-    yk_status status =
-        yk_plan_fits_device(&plan) ? refuse_host(config, &plan) : yk_plan_refuse(target, &c, &plan);
-    yk_plan_fini(&plan);
-    return status;
-}
-
 /* With what is left of the memory. */
 static yk_status keep(const yk_plan_target *target, yk_plan *plan)
 {
@@ -344,8 +280,8 @@ static yk_status choose(const yk_plan_target *target, const yk_config *config, y
 {
     yk_plan_row best;
     int n;
-    YK_TRY(yk_plan_search(target, config, &best, 1, &n));
-    if (n == 0) return refuse_all(target, config);
+    YK_TRY(yk_plan_search(target, config, false, &best, 1, &n));
+    if (n == 0) return yk_plan_refuse_all(target, config);
     YK_TRY(yk_plan_try(target, &best.config, plan_out));
     YK_TRY(keep(target, plan_out));
     say_why(plan_out, config);
@@ -357,13 +293,13 @@ yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
                        yk_plan *plan_out)
 {
     yk_plan_target target = {shape, spec, topology, red_zone};
-    yk_host_room any = {.bytes = INT64_MAX};
     yk_plan plan;
     YK_TRY(yk_plan_check_head(config));
     if (yk_plan_has_choices(&target, config)) return choose(&target, config, plan_out);
     YK_TRY(yk_plan_try(&target, config, &plan));
-    yk_status status = yk_plan_fits_device(&plan) ? yk_plan_check_host(&plan, plan.node_size, &any)
-                                                  : yk_plan_refuse(&target, config, &plan);
+    bool away = config->memory.host_limit > 0; /* what else the host has is checked at the start */
+    bool fits = away ? yk_plan_fits(&plan) : yk_plan_fits_device(&plan);
+    yk_status status = fits ? YK_OK : yk_plan_refuse(&target, config, &plan);
     if (status != YK_OK) {
         yk_plan_fini(&plan);
         return status;

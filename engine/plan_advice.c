@@ -1,7 +1,4 @@
-/* engine/plan_advice.c - what would fit where a configuration does not.
- *
- * Each change is tried alone, by planning the configuration with it; those that fit are told, the
- * cheapest in time first. Where none does alone, all of them are searched together.
+/* engine/plan_advice.c - what is said where a configuration does not fit: what it takes, and what would.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,213 +6,19 @@
 
 #include "engine/plan_parts.h"
 #include "runtime/base/arith.h"
+#include "runtime/base/number.h"
 
-/* Changes that are told. */
-#define MAX_TOLD 3
+/* ---- what it takes ------------------------------------------------------------------------ */
 
-typedef struct change {
-    char text[240]; /* "memory.recompute: cheap" */
-    int64_t bytes;
-    double step_s;
-} change;
+/* What a plan is told in. */
+typedef struct measure {
+    double bytes;
+    const char *name;
+} measure;
 
-typedef struct advice {
-    const yk_plan_target *target;
-    const yk_config *config;
-    const yk_plan *plan; /* that does not fit */
-    change changes[16];
-    int n_changes;
-} advice;
-
-static void add(advice *a, const yk_plan *plan, const char *text)
+static measure measure_for(int64_t bytes)
 {
-    YK_CHECK(a->n_changes < (int)(sizeof a->changes / sizeof a->changes[0]));
-    change *c = &a->changes[a->n_changes++];
-    *c = (change){.bytes = yk_plan_taken_bytes(plan), .step_s = plan->step_s};
-    snprintf(c->text, sizeof c->text, "%s", text);
-}
-
-/* Try a changed configuration; *fits_out tells. */
-static yk_status attempt(advice *a, const yk_config *changed, const char *text, bool *fits_out)
-{
-    yk_plan plan;
-    YK_TRY(yk_plan_try(a->target, changed, &plan));
-    *fits_out = yk_plan_fits(&plan);
-    if (*fits_out) add(a, &plan, text);
-    yk_plan_fini(&plan);
-    return YK_OK;
-}
-
-/* The largest micro-batch that fits. */
-static yk_status try_micro_batch(advice *a)
-{
-    yk_config c = *a->config;
-    int64_t each = c.train.batch / yk_plan_target_ranks(a->target);
-    bool fits = false;
-    char text[64];
-    for (int64_t n = c.train.micro_batch - 1; n >= 1 && !fits; n--) {
-        if (each % n != 0) continue;
-        c.train.micro_batch = n;
-        snprintf(text, sizeof text, "train.micro_batch: %" PRId64, n);
-        YK_TRY(attempt(a, &c, text, &fits));
-    }
-    return YK_OK;
-}
-
-/* The least recomputation that fits. */
-static yk_status try_recompute(advice *a)
-{
-    yk_config c = *a->config, open = {.parallel.zero = 0};
-    int64_t layers = a->target->shape->layers;
-    int64_t least = (int64_t)c.memory.recompute * layers;
-    yk_plan plan;
-    bool fits;
-    if (least >= yk_plan_strengths(a->target->shape)) return YK_OK;
-    YK_TRY(yk_plan_find_strength(a->target, &c, least, &fits, &plan));
-    if (!fits) return YK_OK;
-    char text[128];
-    open.memory.recompute = YK_RECOMPUTE_AUTO;
-    yk_plan_write_choices(&plan.config, &open, text, sizeof text);
-    add(a, &plan, text);
-    yk_plan_fini(&plan);
-    return YK_OK;
-}
-
-/* The lowest stage that fits. */
-static yk_status try_zero(advice *a)
-{
-    yk_config c = *a->config;
-    bool fits = yk_plan_target_ranks(a->target) == 1;
-    char text[64];
-    for (c.parallel.zero++; c.parallel.zero <= 3 && !fits; c.parallel.zero++) {
-        snprintf(text, sizeof text, "parallel.zero: %" PRId64, c.parallel.zero);
-        YK_TRY(attempt(a, &c, text, &fits));
-    }
-    return YK_OK;
-}
-
-/* Fewer logits at a time. */
-static yk_status try_head_chunk(advice *a)
-{
-    yk_config c = *a->config;
-    bool fits = false;
-    char text[64];
-    int64_t rows = c.train.micro_batch * c.train.seq_len;
-    if (c.memory.head_chunk != YK_AUTO) rows = yk_min(rows, c.memory.head_chunk);
-    for (int64_t chunk = 8192; chunk >= 256 && !fits; chunk /= 2) {
-        if (chunk >= rows) continue;
-        c.memory.head_chunk = chunk;
-        if (yk_plan_head_is_cut_up(&c)) break;
-        snprintf(text, sizeof text, "memory.head_chunk: %" PRId64, chunk);
-        YK_TRY(attempt(a, &c, text, &fits));
-    }
-    return YK_OK;
-}
-
-/* 16-bit gradients, where they are wider. */
-static yk_status try_grads(advice *a)
-{
-    yk_config c = *a->config;
-    bool fits;
-    if (c.precision.grads != YK_F32 || c.precision.compute == YK_F32) return YK_OK;
-    c.precision.grads = YK_AUTO;
-    return attempt(a, &c, "precision.grads: auto", &fits);
-}
-
-/* States of 16 bits, rounded by chance. */
-static yk_status try_states(advice *a)
-{
-    yk_config c = *a->config;
-    bool fits = false;
-    if (c.precision.moments == YK_F32) {
-        c.precision.moments = YK_BF16;
-        YK_TRY(attempt(a, &c, "precision.moments: bf16", &fits));
-    }
-    if (fits || c.precision.master != YK_F32 || c.precision.compute != YK_BF16) return YK_OK;
-    c.precision.master = YK_BF16;
-    return attempt(a, &c, "precision.master: bf16, precision.moments: bf16", &fits);
-}
-
-/* The first set to go to the host that fits. */
-static yk_status try_offload(advice *a)
-{
-    yk_config c = *a->config, open = {.memory.offload = YK_OFFLOAD_AUTO};
-    bool fits = false;
-    char text[128];
-    if (c.memory.offload != 0 && a->target->spec->kind == YK_DEVICE_CPU) { /* it saves nothing */
-        c.memory.offload = 0;
-        YK_TRY(attempt(a, &c, "memory.offload: []", &fits));
-    }
-    for (int level = 1; level < yk_plan_n_offloads(a->target) && !fits; level++) {
-        c.memory.offload = a->config->memory.offload | yk_plan_offload(&c, level);
-        if (c.memory.offload == a->config->memory.offload) continue;
-        yk_plan_write_choices(&c, &open, text, sizeof text);
-        YK_TRY(attempt(a, &c, text, &fits));
-    }
-    return YK_OK;
-}
-
-/* Everything at once. */
-static yk_status try_together(advice *a)
-{
-    yk_config c = *a->config;
-    yk_plan_row row;
-    yk_plan plan;
-    int n;
-    char text[240];
-    c.train.micro_batch = YK_AUTO;
-    c.memory.head_chunk = YK_AUTO;
-    c.memory.recompute = YK_RECOMPUTE_AUTO;
-    c.parallel.zero = YK_AUTO;
-    c.memory.offload = YK_OFFLOAD_AUTO;
-    YK_TRY(yk_plan_search(a->target, &c, &row, 1, &n));
-    if (n == 0) return YK_OK;
-    YK_TRY(yk_plan_try(a->target, &row.config, &plan));
-    yk_plan_write_choices(&row.config, NULL, text, sizeof text);
-    add(a, &plan, text);
-    yk_plan_fini(&plan);
-    return YK_OK;
-}
-
-static yk_status find_changes(advice *a)
-{
-    YK_TRY(try_micro_batch(a));
-    YK_TRY(try_recompute(a));
-    YK_TRY(try_zero(a));
-    YK_TRY(try_head_chunk(a));
-    YK_TRY(try_grads(a));
-    YK_TRY(try_offload(a));
-    YK_TRY(try_states(a));
-    return a->n_changes == 0 ? try_together(a) : YK_OK;
-}
-
-static void sort(advice *a)
-{
-    for (int i = 1; i < a->n_changes; i++)
-        for (int j = i; j > 0 && a->changes[j].step_s < a->changes[j - 1].step_s; j--) {
-            change swapped = a->changes[j];
-            a->changes[j] = a->changes[j - 1];
-            a->changes[j - 1] = swapped;
-        }
-}
-
-/* "A (20.1 GiB, 3 % slower) or B (...)", in a unit that suits the limit. */
-static void write_changes(const advice *a, double unit, const char *unit_name, char *text,
-                          size_t room)
-{
-    int n = (int)yk_min(a->n_changes, MAX_TOLD);
-    text[0] = 0;
-    for (int i = 0; i < n; i++) {
-        const change *c = &a->changes[i];
-        double slower = 100 * (c->step_s / a->plan->step_s - 1);
-        size_t used = strlen(text);
-        char speed[32] = "as fast";
-        if (slower >= 0.05 || slower <= -0.05)
-            snprintf(speed, sizeof speed, "%.1f %% %s", slower < 0 ? -slower : slower,
-                     slower < 0 ? "faster" : "slower");
-        snprintf(text + used, room - used, "%s%s (%.2f %s, %s)", i ? "; or " : "", c->text,
-                 (double)c->bytes / unit, unit_name, speed);
-    }
+    return bytes >= (int64_t)1 << 30 ? (measure){0x1p30, "GiB"} : (measure){0x1p20, "MiB"};
 }
 
 /* Does item `i` take less of the device than item `j`? Of equal ones the first takes more. */
@@ -252,30 +55,130 @@ static void write_largest(const yk_plan *plan, double unit, char *text, size_t r
     }
 }
 
+static void write_device(const yk_plan *plan, bool open, char *text, size_t room)
+{
+    int64_t bytes = yk_plan_taken_bytes(plan);
+    const yk_arena_sizes *s = &plan->sizes;
+    measure u = measure_for(bytes);
+    char largest[160];
+    write_largest(plan, u.bytes, largest, sizeof largest);
+    snprintf(
+        text, room,
+        "training takes %s%.2f %s (%.2f persistent, %.2f activations, %.2f workspace, %.2f %s; "
+        "most of it %s) and %.2f %s may be used",
+        open ? "at least " : "", (double)bytes / u.bytes, u.name, (double)s->persistent / u.bytes,
+        (double)s->activation / u.bytes, (double)s->workspace / u.bytes,
+        (double)(bytes - s->persistent - s->activation - s->workspace) / u.bytes,
+        plan->spec.kind == YK_DEVICE_CPU ? "pinned" : "libraries", largest,
+        (double)plan->limit / u.bytes, u.name);
+}
+
+/* What fits the device takes too much of the host. */
+static void write_host(const yk_plan *plan, bool open, char *text, size_t room)
+{
+    int64_t had = plan->spec.host_bytes * plan->node_size, limit = plan->config.memory.host_limit;
+    bool limited = limit > 0 && limit / plan->node_size == plan->spec.host_bytes;
+    const yk_plan_item *largest = yk_plan_largest_pinned(plan);
+    snprintf(text, room,
+             "what fits the device takes %s%.2f GiB of it for each of %d rank%s here, %.2f of them "
+             "'%s', and %.2f GiB can be had (%s); %s",
+             open ? "at least " : "", (double)yk_plan_pinned_bytes(plan) / 0x1p30, plan->node_size,
+             plan->node_size == 1 ? "" : "s", (double)largest->bytes / 0x1p30, largest->name,
+             (double)(limited ? limit : had) / 0x1p30,
+             limited ? "memory.host_limit" : "what is available",
+             limited ? "raise that limit" : "end what else runs here");
+}
+
+/* ---- what would fit ----------------------------------------------------------------------- */
+
+/* "3.2 % slower", "as fast" */
+static void write_speed(double step_s, double than_s, char *text, size_t room)
+{
+    double slower = 100 * (step_s / than_s - 1);
+    if (slower >= 0.05 || slower <= -0.05)
+        snprintf(text, room, "%.1f %% %s", slower < 0 ? -slower : slower,
+                 slower < 0 ? "faster" : "slower");
+    else
+        snprintf(text, room, "as fast");
+}
+
+/* "A (20.1 GiB and 3.00 pinned, 3.0 s, 3.0 % slower); or B (...)" */
+static void write_changes(const yk_plan *plan, const yk_plan_change *changes, int n, double roomy_s,
+                          char *text, size_t room)
+{
+    bool apart = plan->spec.kind != YK_DEVICE_CPU; /* else pinned memory is in the sum */
+    text[0] = 0;
+    for (int i = 0; i < n; i++) {
+        const yk_plan_change *c = &changes[i];
+        measure u = measure_for(c->bytes);
+        char speed[32], step[YK_NUMBER_MAX], pinned[40] = "";
+        size_t used = strlen(text);
+        write_speed(c->step_s, roomy_s, speed, sizeof speed);
+        yk_number_write_time(c->step_s, step);
+        if (apart && (double)c->pinned_bytes >= 0.01 * u.bytes)
+            snprintf(pinned, sizeof pinned, " and %.2f pinned", (double)c->pinned_bytes / u.bytes);
+        snprintf(text + used, room - used, "%s%s (%.2f %s%s, %s, %s)", i ? "; or " : "", c->text,
+                 (double)c->bytes / u.bytes, u.name, pinned, step, speed);
+    }
+}
+
 yk_status yk_plan_refuse(const yk_plan_target *target, const yk_config *config, const yk_plan *plan)
 {
-    advice a = {.target = target, .config = config, .plan = plan};
-    char told[600], largest[160];
-    int64_t bytes = yk_plan_taken_bytes(plan);
-    bool cpu = plan->spec.kind == YK_DEVICE_CPU;
-    int64_t rest = bytes - plan->sizes.persistent - plan->sizes.activation - plan->sizes.workspace;
-    bool large = bytes >= (int64_t)1 << 30;
-    double unit = large ? 0x1p30 : 0x1p20;
-    const char *name = large ? "GiB" : "MiB";
-    YK_TRY(find_changes(&a));
-    sort(&a);
-    write_changes(&a, unit, name, told, sizeof told);
-    write_largest(plan, unit, largest, sizeof largest);
-    return yk_fail(
-        YK_ENOFIT, "memory",
-        "training takes %.2f %s (%.2f persistent, %.2f activations, %.2f workspace, %.2f "
-        "%s; most of it %s) and %.2f %s may be used; %s%s",
-        (double)bytes / unit, name, (double)plan->sizes.persistent / unit,
-        (double)plan->sizes.activation / unit, (double)plan->sizes.workspace / unit,
-        (double)rest / unit, cpu ? "pinned" : "libraries", largest, (double)plan->limit / unit,
-        name,
-        a.n_changes ? "what would fit: "
-                    : "nothing that was tried would fit; take a smaller model or a "
-                      "shorter train.seq_len, or more ranks with parallel.zero: 3",
-        told);
+    yk_plan_change changes[YK_PLAN_CHANGES];
+    char takes[400], told[1200], step[YK_NUMBER_MAX];
+    bool open = yk_plan_has_choices(target, config), host = yk_plan_fits_device(plan);
+    double roomy_s = 0;
+    int n;
+    YK_TRY(yk_plan_find_changes(target, config, changes, &n));
+    (host ? write_host : write_device)(plan, open, takes, sizeof takes);
+    const char *what = host ? "host memory" : "memory";
+    if (n == 0)
+        return yk_fail(YK_ENOFIT, what,
+                       "%s; nothing that was tried would fit; take a smaller model or a shorter "
+                       "train.seq_len, or more ranks with parallel.zero: 3",
+                       takes);
+    YK_TRY(yk_plan_roomy_step_s(target, config, &roomy_s));
+    yk_number_write_time(roomy_s, step);
+    write_changes(plan, changes, n, roomy_s, told, sizeof told);
+    return yk_fail(YK_ENOFIT, what,
+                   "%s; with room for all a step would take %s; what would fit: %s", takes, step,
+                   told);
+}
+
+/* ---- of what is left open ----------------------------------------------------------------- */
+
+/* Of the sets that may go to the host, the one that takes the least there of those that fit the
+ * device; where none does, the last. */
+static yk_status take_least_offload(const yk_plan_target *target, yk_config *config)
+{
+    int64_t least = INT64_MAX;
+    yk_config c = *config;
+    yk_plan plan;
+    for (int level = 0; level < yk_plan_n_offloads(target); level++) {
+        c.memory.offload = yk_plan_offload(&c, level);
+        YK_TRY(yk_plan_try(target, &c, &plan));
+        if (yk_plan_fits_device(&plan) && yk_plan_pinned_bytes(&plan) < least) {
+            least = yk_plan_pinned_bytes(&plan);
+            *config = c;
+        }
+        yk_plan_fini(&plan);
+    }
+    if (least == INT64_MAX) *config = c;
+    return YK_OK;
+}
+
+yk_status yk_plan_refuse_all(const yk_plan_target *target, const yk_config *config)
+{
+    yk_config c = *config;
+    yk_plan plan;
+    if (c.train.micro_batch == YK_AUTO) c.train.micro_batch = 1;
+    yk_plan_take_least_head(target, &c);
+    if (c.parallel.zero == YK_AUTO) c.parallel.zero = 3;
+    if (c.memory.recompute == YK_RECOMPUTE_AUTO)
+        yk_plan_set_strength(&c, target->shape, yk_plan_strengths(target->shape));
+    if (c.memory.offload == YK_OFFLOAD_AUTO) YK_TRY(take_least_offload(target, &c));
+    YK_TRY(yk_plan_try(target, &c, &plan));
+    yk_status status = yk_plan_refuse(target, config, &plan);
+    yk_plan_fini(&plan);
+    return status;
 }

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "engine/plan.h"
+#include "engine/plan_parts.h"
 
 /* The word of memory.offload for an item of the pinned arena, or NULL. */
 static const char *offload_word(const char *item)
@@ -16,7 +16,7 @@ static const char *offload_word(const char *item)
     return NULL;
 }
 
-static const yk_plan_item *largest_pinned(const yk_plan *plan)
+const yk_plan_item *yk_plan_largest_pinned(const yk_plan *plan)
 {
     static const yk_plan_item none = {.arena = "pinned", .name = "nothing"};
     const yk_plan_item *largest = &none;
@@ -32,7 +32,7 @@ yk_status yk_plan_check_host(const yk_plan *plan, int ranks_here, const yk_host_
     yk_host_room limited = {.bytes = limit, .source = "memory.host_limit"};
     if (limit > 0 && limit < room->bytes) room = &limited;
     if (each <= room->bytes / ranks_here) return YK_OK;
-    const yk_plan_item *largest = largest_pinned(plan);
+    const yk_plan_item *largest = yk_plan_largest_pinned(plan);
     const char *word = offload_word(largest->name);
     return yk_fail(
         YK_ENOFIT, "host memory",

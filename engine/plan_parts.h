@@ -27,11 +27,16 @@ yk_status yk_plan_try(const yk_plan_target *target, const yk_config *config, yk_
 /* Device memory that may be used. */
 int64_t yk_plan_limit(const yk_config *config, const yk_device_spec *spec);
 
+static inline int64_t yk_plan_pinned_bytes(const yk_plan *plan)
+{
+    return plan->sizes.pinned + plan->sizes.shared;
+}
+
 /* Of the memory that is limited: on processors what is pinned comes out of the same. */
 static inline int64_t yk_plan_taken_bytes(const yk_plan *plan)
 {
     bool cpu = plan->spec.kind == YK_DEVICE_CPU;
-    return yk_plan_device_bytes(plan) + (cpu ? plan->sizes.pinned + plan->sizes.shared : 0);
+    return yk_plan_device_bytes(plan) + (cpu ? yk_plan_pinned_bytes(plan) : 0);
 }
 
 static inline bool yk_plan_fits_device(const yk_plan *plan)
@@ -42,9 +47,13 @@ static inline bool yk_plan_fits_device(const yk_plan *plan)
 /* The device and, as far as that is known, the host. */
 static inline bool yk_plan_fits(const yk_plan *plan)
 {
-    int64_t host_bytes = plan->spec.host_bytes, pinned = plan->sizes.pinned + plan->sizes.shared;
-    return yk_plan_fits_device(plan) && (host_bytes == 0 || pinned <= host_bytes);
+    int64_t host_bytes = plan->spec.host_bytes;
+    return yk_plan_fits_device(plan) &&
+           (host_bytes == 0 || yk_plan_pinned_bytes(plan) <= host_bytes);
 }
+
+/* The item of a plan that takes most of the host; one of no bytes where nothing is pinned. */
+const yk_plan_item *yk_plan_largest_pinned(const yk_plan *plan);
 
 /* Does the configuration leave something for the plan to choose? */
 bool yk_plan_has_choices(const yk_plan_target *target, const yk_config *config);
@@ -53,16 +62,18 @@ bool yk_plan_has_choices(const yk_plan_target *target, const yk_config *config);
 typedef struct yk_plan_row {
     yk_config config; /* nothing left to choose; its strings are those of the given one */
     int64_t bytes;    /* of the memory that is limited */
+    int64_t pinned_bytes;
     double step_s;
 } yk_plan_row;
 
 /* Search what `config` leaves open for what fits.
  *
+ * unlike    of rows that let the same go to the host, the fastest alone
  * rows_out  (max_rows) the fastest; n_out of them
  *
  * YK_EINVAL  the batch does not divide; whatever a plan fails with
  */
-yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config,
+yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config, bool unlike,
                          yk_plan_row *rows_out, int max_rows, int *n_out);
 
 /* Set a policy of recomputation by its strength: 0 makes nothing again, each number up to
@@ -109,8 +120,30 @@ yk_status yk_plan_keep(const yk_plan_target *target, yk_plan *plan);
 void yk_plan_write_choices(const yk_config *config, const yk_config *given, char *text,
                            size_t room);
 
-/* Report that a plan does not fit, and what would. */
+/* A change to a configuration, of one key or of several, with which it fits. */
+typedef struct yk_plan_change {
+    char text[280]; /* "memory.recompute: cheap" */
+    int64_t bytes;  /* of the memory that is limited */
+    int64_t pinned_bytes;
+    double step_s;
+} yk_plan_change;
+
+#define YK_PLAN_CHANGES 3 /* that are told */
+
+/* Find changes with which `config`, what it leaves open chosen anew, fits; the fastest first. */
+yk_status yk_plan_find_changes(const yk_plan_target *target, const yk_config *config,
+                               yk_plan_change changes_out[YK_PLAN_CHANGES], int *n_out);
+
+/* Seconds of a step of `config` if there were memory for all of it. */
+yk_status yk_plan_roomy_step_s(const yk_plan_target *target, const yk_config *config,
+                               double *seconds_out);
+
+/* Report that `config` does not fit, and what would; `plan` is of it or, where it leaves something open,
+ * of what takes the least. */
 yk_status yk_plan_refuse(const yk_plan_target *target, const yk_config *config,
                          const yk_plan *plan);
+
+/* The same of a configuration that leaves something open. */
+yk_status yk_plan_refuse_all(const yk_plan_target *target, const yk_config *config);
 
 #endif

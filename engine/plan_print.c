@@ -119,7 +119,7 @@ yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shap
     open.memory.recompute = YK_RECOMPUTE_AUTO;
     open.parallel.zero = YK_AUTO;
     open.memory.offload = YK_OFFLOAD_AUTO;
-    YK_TRY(yk_plan_search(&target, &open, rows, MAX_FITS, &n));
+    YK_TRY(yk_plan_search(&target, &open, false, rows, MAX_FITS, &n));
     if (n == 0) return yk_plan_make(&open, shape, spec, topology, 0, &plan); /* says why */
     sort_by_time(rows, n);
     (json ? print_fits_json : print_fits)(rows, n, yk_plan_limit(config, spec), out);

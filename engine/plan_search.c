@@ -121,6 +121,7 @@ typedef struct search {
     const yk_config *given;
     yk_plan_row *rows; /* (max_rows) the fastest first */
     int max_rows, n_rows;
+    bool unlike;      /* of rows that let the same go to the host the fastest alone */
     double fastest_s; /* of what fitted since it was set to 0 */
 } search;
 
@@ -133,9 +134,33 @@ static double rank(const yk_plan_row *row)
     return row->step_s * (1 + n * LEAST_GAIN);
 }
 
+static void remove_row(search *s, int at)
+{
+    s->n_rows--;
+    memmove(&s->rows[at], &s->rows[at + 1], (size_t)(s->n_rows - at) * sizeof *s->rows);
+}
+
+/* False where there is a better one of its kind already. */
+static bool make_way(search *s, const yk_plan_row *row)
+{
+    for (int i = 0; i < s->n_rows && s->unlike; i++) {
+        if (s->rows[i].config.memory.offload != row->config.memory.offload) continue;
+        if (rank(&s->rows[i]) <= rank(row)) return false;
+        remove_row(s, i);
+        return true;
+    }
+    return true;
+}
+
 static void keep(search *s, const yk_plan *plan)
 {
-    yk_plan_row row = {plan->config, yk_plan_taken_bytes(plan), plan->step_s};
+    yk_plan_row row = {
+        .config = plan->config,
+        .bytes = yk_plan_taken_bytes(plan),
+        .pinned_bytes = plan->sizes.pinned + plan->sizes.shared,
+        .step_s = plan->step_s,
+    };
+    if (!make_way(s, &row)) return;
     int at = s->n_rows;
     while (at > 0 && rank(&s->rows[at - 1]) > rank(&row)) at--;
     if (at == s->max_rows) return;
@@ -230,21 +255,56 @@ static yk_status consider(search *s, const yk_config *config, double *seconds_ou
     return YK_OK;
 }
 
-/* Micro-batches from the largest on, until they have become slower twice. */
+/* Room for what divides the sequences of a rank: train.batch is at most a million, and 720720 has the
+ * most, 240. */
+#define MAX_DIVISORS 256
+
+/* What divides n, the least first; returns how many. */
+static int list_divisors(int64_t n, int64_t divisors_out[MAX_DIVISORS])
+{
+    int found = 0;
+    for (int64_t i = 1; i * i <= n && found < MAX_DIVISORS / 2; i++)
+        if (n % i == 0) divisors_out[found++] = i;
+    int small = found;
+    for (int i = small - 1; i >= 0; i--)
+        if (n / divisors_out[i] != divisors_out[small - 1] || i < small - 1)
+            divisors_out[found++] = n / divisors_out[i];
+    return found;
+}
+
+/* How many of the micro-batches `sizes`, ascending, can fit at all. */
+static yk_status count_fitting(search *s, const yk_config *config, const int64_t *sizes, int n,
+                               int *count_out)
+{
+    yk_config c = *config;
+    int low = 0, high = n + 1, reach = 1; /* `low` of them fit, `high` do not */
+    while (high - low > 1) {
+        int middle = high > n ? (int)yk_min(low + reach, n) : low + (high - low) / 2;
+        bool fits = false;
+        c.train.micro_batch = sizes[middle - 1];
+        if (!yk_plan_head_is_cut_up(&c)) YK_TRY(least_fits(s, &c, &fits));
+        if (fits)
+            low = middle;
+        else
+            high = middle;
+        if (low == n) break;
+        reach *= 2;
+    }
+    *count_out = low;
+    return YK_OK;
+}
+
+/* Micro-batches from the largest that can fit on, until they have become slower twice. */
 static yk_status consider_micro_batches(search *s, yk_config *config)
 {
-    int64_t all = config->train.batch / yk_plan_target_ranks(s->target);
+    int64_t sizes[MAX_DIVISORS];
     double best_s = 0, seconds;
-    int slower = 0;
-    bool fits;
+    int slower = 0, n_sizes, n;
     if (s->given->train.micro_batch != YK_AUTO) return consider(s, config, &seconds);
-    config->train.micro_batch = 1;
-    YK_TRY(least_fits(s, config, &fits));
-    if (!fits) return YK_OK;
-    for (int64_t n = 1; n <= yk_max(all, 1) && slower < 2; n++) {
-        if (all % n != 0 && n < all) continue;
-        config->train.micro_batch = yk_max(all / n, 1);
-        if (yk_plan_head_is_cut_up(config)) continue;
+    n_sizes = list_divisors(yk_max(config->train.batch / yk_plan_target_ranks(s->target), 1), sizes);
+    YK_TRY(count_fitting(s, config, sizes, n_sizes, &n));
+    for (int i = n - 1; i >= 0 && slower < 2; i--) {
+        config->train.micro_batch = sizes[i];
         YK_TRY(consider(s, config, &seconds));
         if (seconds == 0) continue;
         slower = best_s > 0 && seconds >= best_s ? slower + 1 : 0;
@@ -304,10 +364,14 @@ static yk_status consider_offloads(search *s, yk_config *config)
     return YK_OK;
 }
 
-yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config,
+yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config, bool unlike,
                          yk_plan_row *rows_out, int max_rows, int *n_out)
 {
-    search s = {.target = target, .given = config, .rows = rows_out, .max_rows = max_rows};
+    search s = {.target = target,
+                .given = config,
+                .rows = rows_out,
+                .max_rows = max_rows,
+                .unlike = unlike};
     yk_config c = *config;
     YK_TRY(yk_plan_check_head(config));
     if (config->parallel.zero != YK_AUTO) {

@@ -14,6 +14,24 @@ number() {
     sed -n 's/.*"'"$1"'": \([0-9.e+]*\)[,}].*/\1/p' <<<"$out"
 }
 
+# check_changes WORDS: three changes are told in $err, each of which `yoke plan WORDS` with it then takes.
+check_changes() {
+    local changes change sets text
+    changes=$(sed -n 's/.*what would fit: //p' <<<"$err" | sed 's/; or /\n/g')
+    [ "$(wc -l <<<"$changes")" -eq 3 ] || fail "not three changes in: $err"
+    while read -r change; do
+        sets=$(sed 's/ (.*//; /^[0-9]* ranks/!s/^/--set /; s/^\([0-9]*\) ranks on 1 node/--ranks \1/
+            s/: /=/g; s/, / --set /g' <<<"$change")
+        # shellcheck disable=SC2086
+        run "$yoke" plan "$@" --json $sets
+        expect_status 0
+        text=$(awk -v b="$(number device_bytes)" -v p="$(number pinned)" -v ms="$(number step_ms)" 'BEGIN {
+            pinned = p >= 0.01 * 2^30 ? sprintf(" and %.2f pinned", p / 2^30) : ""
+            printf("(%.2f GiB%s, %.4g %s,", b / 2^30, pinned, ms < 1e4 ? ms : ms / 1e3, ms < 1e4 ? "ms" : "s") }')
+        [[ $change == *"$text"* ]] || fail "it takes $text and not: $change"
+    done <<<"$changes"
+}
+
 for ((i = 0; i < 400; i++)); do echo "the yoke of line $i is easy"; done >text.txt
 cat >tiny.yaml <<'END'
 model: {preset: tiny-qwen2}
@@ -67,8 +85,8 @@ expect_status 0
 expect_no_text out "e+0"
 
 case_is "a change that costs nothing is as fast, not 0.0 % faster"
-refused "memory.offload: [moments] (13.42 GiB, as fast)" large.yaml --device 4090d --set train.batch=65536 \
-    --set train.micro_batch=4 --set memory.recompute=block --set memory.device_limit=18000MiB
+refused "memory.offload: [moments] (13.57 GiB and 11.61 pinned, 7724 s, as fast)" large.yaml --device 4090d \
+    --set train.batch=65536 --set train.micro_batch=4 --set memory.recompute=block --set memory.device_limit=18000MiB
 expect_no_text err " 0.0 %"
 
 case_is "the table adds up"
@@ -105,12 +123,14 @@ expect_status 0
 pinned=$(number pinned)
 run "$yoke" plan large.yaml --device 4090d $offload --set memory.host_limit="$pinned"
 expect_status 0
-refused "can be had (memory.host_limit); raise that limit, or leave moments out of memory.offload" \
+refused "of them 'first moments', and " \
     large.yaml --device 4090d $offload --set memory.host_limit=$((pinned - 1))
+expect_text err "can be had (memory.host_limit); raise that limit; "
+check_changes large.yaml --device 4090d $offload --set memory.host_limit=$((pinned - 1))
 
 case_is "a host limit that is too small is named, with what is needed"
 offload="--set memory.offload=auto --set memory.device_limit=8GiB"
-refused "1.00 GiB can be had (memory.host_limit); raise that limit, or train a smaller model" \
+refused "1.00 GiB can be had (memory.host_limit); raise that limit; " \
     large.yaml --device 4090d $offload --set memory.host_limit=1GiB
 needed=$(sed -n 's/.*takes at least \([0-9]*\)\.\([0-9]*\) GiB of it for each of 1 rank here.*/\1\2/p' <<<"$err")
 [ "$needed" -gt 100 ] || fail "what is needed is not said in: $err"
@@ -132,7 +152,7 @@ case_is "offload, which saves nothing there, is neither offered nor chosen"
 small="large.yaml --set model.preset=gpt2-124m --set precision.compute=fp32 --device cpu --set memory.recompute=block
     --set train.batch=1 --set train.micro_batch=1"
 for more in "" "--set memory.offload=auto" "--set memory.offload=auto --fit"; do
-    refused "what would fit: precision.moments: bf16" $small $more --set memory.device_limit=1700MiB
+    refused "precision.moments: bf16 (" $small $more --set memory.device_limit=1700MiB
     ! grep -q memory.offload <<<"$err" || fail "offered: $err"
 done
 refused "memory.offload: [] (" $small --set memory.offload=[params] --set memory.device_limit=2016MiB
@@ -148,18 +168,21 @@ expect_text out "chosen      memory.head_chunk: $rows: it follows from the model
 run "$yoke" plan tiny.yaml --set memory.recompute=block --set memory.head_chunk=$rows
 ! grep -q chosen <<<"$out" || fail "it chose where there was nothing to choose"
 
-case_is "each change that would make it fit does"
-refused "what would fit" large.yaml --device h200 --set train.micro_batch=32 \
-    --set memory.recompute=none --set memory.device_limit=60GiB
-changes=$(sed -n 's/.*what would fit: //p' <<<"$err" | sed 's/; or /\n/g')
-[ "$(wc -l <<<"$changes")" -ge 2 ] || fail "less than two changes in: $err"
-while read -r change; do
-    sets=$(sed 's/ (.*//; s/: /=/g; s/, / --set /g' <<<"$change")
-    run "$yoke" plan large.yaml --device h200 --set train.micro_batch=32 \
-        --set memory.recompute=none --set memory.device_limit=60GiB --json --set $sets
-    expect_status 0
-    [ "$(number device_bytes)" -le $((60 << 30)) ] || fail "$change does not fit"
-done <<<"$changes"
+case_is "each change that would make it fit does, in the bytes and the time that were told"
+words="large.yaml --device h200 --set train.micro_batch=32 --set memory.recompute=none --set memory.device_limit=60GiB"
+refused "what would fit" $words
+check_changes $words
+
+case_is "what is left open is chosen anew beside a change, in stages, too"
+words="large.yaml --device 4090d --set memory.device_limit=12GiB --ranks 2"
+refused "training takes at least" $words
+expect_text err "memory.offload: ["
+check_changes $words
+
+case_is "where no change does alone, two are told"
+words="large.yaml --device 4090d --set train.micro_batch=32 --set memory.recompute=none --set memory.head_chunk=4096"
+refused "what would fit: train.micro_batch: 4, precision.master: bf16, precision.moments: bf16 (" $words
+check_changes $words
 
 case_is "what fits, the fastest first"
 run "$yoke" plan large.yaml --device h200 --set memory.device_limit=60GiB --fit
