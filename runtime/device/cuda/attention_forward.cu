@@ -7,7 +7,8 @@
  *
  * Operations: 2 T^2 D per head counting what is seen; tiles across the diagonal add up to BM / T of
  * that, less what warps skip. Bytes: q, k, v read once from memory (keys again from the cache), y
- * written once. Shared memory: BM + 4 BN rows, 48 KiB at D = 64 and 96 at 128.
+ * written once. Shared memory: BM + 4 BN rows, 48 KiB at D = 64 and 96 at 128, and where the
+ * documents of BM queries begin, for which there are no registers.
  */
 #include "runtime/device/cuda/mma.cuh"
 #include "runtime/device/cuda/sizes.h"
@@ -26,19 +27,40 @@ template <int DP, int MT> struct running {
         sum[MT][2]; /* about the greatest score, times scale_log2; sum of 2^(score - base) */
 };
 
-/* Hide keys after the query and before its document. `starts` is the sequence's
- * doc_start or NULL. */
+static __device__ inline int shared_int(uint32_t address)
+{
+    int x;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(address));
+    return x;
+}
+
+/* Put where the documents of BM queries begin into shared memory; of those past the sequence, where
+ * the last one's does. */
+template <int BM, int THREADS>
+static __device__ inline void put_starts(uint32_t starts, const int32_t *doc_start, int q0,
+                                         int seq_len)
+{
+    for (int i = threadIdx.x; i < BM; i += THREADS) {
+        int row = q0 + i < seq_len ? q0 + i : seq_len - 1;
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(starts + i * 4),
+                     "r"(doc_start ? doc_start[row] : 0)
+                     : "memory");
+    }
+}
+
+/* Hide keys after the query and before its document, which for the warp's first query begins at what
+ * lies at `starts`. */
 template <int BN, int MT>
 static __device__ inline void mask_tile(float (&scores)[MT][BN / 8][4], int row0, int key0,
-                                        const int32_t *starts, int seq_len)
+                                        uint32_t starts)
 {
     int lane = threadIdx.x & 31;
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            int row = row0 + m * 16 + (lane >> 2) + h * 8;
-            int first = starts && row < seq_len ? starts[row] : 0;
+            int below = m * 16 + (lane >> 2) + h * 8, row = row0 + below;
+            int first = shared_int(starts + below * 4);
 #pragma unroll
             for (int n = 0; n < BN / 8; n++)
 #pragma unroll
@@ -196,20 +218,16 @@ static __global__ void __launch_bounds__(BM / MT * 2, BLOCKS)
     const int32_t *starts = doc_start ? doc_start + (int64_t)batch * seq_len : NULL;
 
     int row0 = q0 + warp_row, row_last = row0 + 16 * MT - 1; /* the warp's queries */
-    int j = ((q0 + BM < seq_len ? q0 + BM : seq_len) - 1) / BN, j_first = 0;
-    int first = 0,
-        first_last = 0; /* where the documents of the warp's first and last query begin */
-    if (starts) {
-        j_first = starts[q0] / BN;
-        first = starts[row0 < seq_len ? row0 : seq_len - 1];
-        first_last = starts[row_last < seq_len ? row_last : seq_len - 1];
-    }
+    int j = ((q0 + BM < seq_len ? q0 + BM : seq_len) - 1) / BN;
+    int j_first = starts ? starts[q0] / BN : 0;
+    uint32_t starts_tile = kv_tiles + 4 * TILE;
     load_tile<DP, BM, THREADS>(q_tile, rows + (int64_t)q0 * stride + head * cols, stride,
                                seq_len - q0, cols);
     k += (int64_t)j * BN * stride;
     load_tile<DP, BN, THREADS>(kv_tiles, k, stride, seq_len - j * BN, cols);
     load_tile<DP, BN, THREADS>(kv_tiles + TILE, k + v_offset, stride, seq_len - j * BN, cols);
     copy_commit();
+    put_starts<BM, THREADS>(starts_tile, starts, q0, seq_len);
 
     running<DP, MT> r;
 #pragma unroll
@@ -234,11 +252,14 @@ static __global__ void __launch_bounds__(BM / MT * 2, BLOCKS)
             copy_commit();
         }
         int key0 = j * BN;
+        uint32_t warp_starts = starts_tile + warp_row * 4;
+        int first = shared_int(warp_starts);
+        int first_last = shared_int(warp_starts + (16 * MT - 1) * 4);
         if (key0 > row_last || key0 + BN <= first) continue; /* nothing for this warp */
         float scores[MT][BN / 8][4];
         multiply_tiles<T, DP>(scores, q_lane, lane_right<DP>(kv_tiles + stage), [](int) {});
         if (key0 + BN - 1 > row0 || key0 < first_last)
-            mask_tile<BN, MT>(scores, row0, key0, starts, seq_len);
+            mask_tile<BN, MT>(scores, row0, key0, warp_starts);
         raise_bases<DP, BN, MT>(scores, r, shape.scale_log2);
         softmax_tile<DP, BN, MT>(scores, r, shape.scale_log2);
         value_tile<T, DP, BN, MT>(r, scores, lane_down<DP>(kv_tiles + stage + TILE));
@@ -253,7 +274,7 @@ static __global__ void __launch_bounds__(BM / MT * 2, BLOCKS)
 
 /* One kernel and its tile sizes. */
 template <typename T, int DP, int BM, int BN, int MT, int BLOCKS> struct forward_kernel {
-    static const int shared_bytes = (BM + 4 * BN) * DP * 2;
+    static const int shared_bytes = (BM + 4 * BN) * DP * 2 + BM * 4;
     static_assert(shared_bytes <= SHARED_EVERYWHERE, "there is one kernel for all GPUs");
 
     static cudaError_t prepare(int shared_bytes_max)

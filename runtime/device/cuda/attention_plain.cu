@@ -1,14 +1,20 @@
-/* runtime/device/cuda/attention_plain.cu - causal attention without matrix instructions, for fp32
- * and for head sizes that the others do not take.
+/* runtime/device/cuda/attention_plain.cu - causal attention without matrix
+ * instructions, for fp32 and for head sizes that the others do not take.
  *
- * A warp owns ROWS rows (queries; keys in the pass for dK and dV) and goes through tiles of 32 of
- * the other kind in shared memory, one a lane: a lane makes the scores of its column, then lanes
- * own columns of the head and take each weight from the lane that has it. All in fp32, in order of
- * position, nothing shared between blocks.
+ * A warp owns ROWS rows (queries; keys in the pass for dK and dV) and goes
+ * through tiles of 32 of the other kind in shared memory, one a lane: a lane
+ * makes the scores of its column, then lanes own columns of the head and take
+ * each weight from the lane that has it. All in fp32, in order of position,
+ * nothing shared between blocks.
  *
- * Operations: forward 2 T^2 D a head, backward 7 T^2 D (scores and their gradients twice). Bound by
- * shared memory at five loads for 16 multiplications.
+ * COLS is how many columns a lane owns: 4 for heads of up to 128, 8 for those of up to 256.
+ *
+ * Operations: forward 2 T^2 D a head, backward 7 T^2 D (scores and their
+ * gradients twice). Bound by shared memory at five loads for 16
+ * multiplications.
  */
+#include <type_traits>
+
 #include "runtime/device/cuda/kernels.cuh"
 
 #define ROWS       4
@@ -16,7 +22,7 @@
 #define BLOCK_ROWS (ROWS * WARPS)
 #define THREADS    (32 * WARPS)
 #define LANES      32
-#define MAX_COLS   8 /* of 32: head size 256 */
+#define BLOCKS     3 /* of a multiprocessor, at least: with more, numbers would leave registers */
 
 typedef struct plain_shape {
     int64_t seq_len, qkv_stride, y_stride;
@@ -29,6 +35,7 @@ template <typename T>
 static __device__ void load_rows(float *to, int pitch, int n_rows, const T *from, int64_t stride,
                                  int64_t row0, const plain_shape &s)
 {
+#pragma unroll 2
     for (int i = threadIdx.x; i < n_rows * s.padded; i += THREADS) {
         int row = i / s.padded, c = i - row * s.padded;
         bool there = row0 + row < s.seq_len && c < s.head_size;
@@ -54,7 +61,8 @@ static __device__ inline void dot_rows(float (&dot)[ROWS], const float *tile, co
 }
 
 /* sum[r][c] += over the tile's rows, in order: weight[r] of that row's lane times its columns. */
-static __device__ inline void add_rows(float (&sum)[ROWS][MAX_COLS], const float (&weight)[ROWS],
+template <int COLS>
+static __device__ inline void add_rows(float (&sum)[ROWS][COLS], const float (&weight)[ROWS],
                                        const float *tile, const plain_shape &s)
 {
     int lane = threadIdx.x & 31;
@@ -63,7 +71,7 @@ static __device__ inline void add_rows(float (&sum)[ROWS][MAX_COLS], const float
 #pragma unroll
         for (int r = 0; r < ROWS; r++) w[r] = __shfl_sync(0xffffffffu, weight[r], k);
 #pragma unroll
-        for (int c = 0; c < MAX_COLS; c++) {
+        for (int c = 0; c < COLS; c++) {
             if (c * 32 >= s.padded) break;
             int at = c * 32 + lane;
             float x = at < s.padded ? tile[k * (s.padded + 4) + at] : 0.0f;
@@ -73,12 +81,12 @@ static __device__ inline void add_rows(float (&sum)[ROWS][MAX_COLS], const float
     }
 }
 
-template <typename T>
-static __device__ inline void put_row(T *to, const float (&sum)[MAX_COLS], float scale,
+template <typename T, int COLS>
+static __device__ inline void put_row(T *to, const float (&sum)[COLS], float scale,
                                       const plain_shape &s)
 {
 #pragma unroll
-    for (int c = 0; c < MAX_COLS; c++) {
+    for (int c = 0; c < COLS; c++) {
         int at = c * 32 + (threadIdx.x & 31);
         if (at < s.head_size) to[at] = from_float<T>(sum[c] * scale);
     }
@@ -107,8 +115,8 @@ template <typename T> struct head_rows {
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
-template <typename T>
-static __global__ void __launch_bounds__(THREADS)
+template <typename T, int COLS>
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
     attend_plain(T *y, float *lse, const T *qkv, const int32_t *doc_start, int64_t n_tiles,
                  plain_shape s)
 {
@@ -122,7 +130,7 @@ static __global__ void __launch_bounds__(THREADS)
     head_rows<T> from(qkv, batch, head, s);
     const int32_t *starts = doc_start ? doc_start + batch * s.seq_len : NULL;
     load_rows(q_rows, s.padded, BLOCK_ROWS, from.q, s.qkv_stride, q0, s);
-    float out[ROWS][MAX_COLS] = {}, top[ROWS], sum[ROWS];
+    float out[ROWS][COLS] = {}, top[ROWS], sum[ROWS];
     int64_t first[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
@@ -148,7 +156,7 @@ static __global__ void __launch_bounds__(THREADS)
             sum[r] = sum[r] * shrink + warp_sum(p[r]);
             top[r] = high;
 #pragma unroll
-            for (int c = 0; c < MAX_COLS; c++) out[r][c] *= shrink;
+            for (int c = 0; c < COLS; c++) out[r][c] *= shrink;
         }
         add_rows(out, p, v_tile, s);
     }
@@ -180,8 +188,8 @@ static __global__ void __launch_bounds__(THREADS)
         row_sums[(row / s.seq_len * s.heads + head) * s.seq_len + row % s.seq_len] = sum;
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(THREADS)
+template <typename T, int COLS>
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
     queries_plain(T *dqkv, const T *dy, const float *lse, const float *row_sums, const T *qkv,
                   const int32_t *doc_start, int64_t n_tiles, plain_shape s)
 {
@@ -198,7 +206,7 @@ static __global__ void __launch_bounds__(THREADS)
     load_rows(q_rows, s.padded, BLOCK_ROWS, from.q, s.qkv_stride, q0, s);
     load_rows(dy_rows, s.padded, BLOCK_ROWS,
               dy + batch * s.seq_len * s.y_stride + (int64_t)head * s.head_size, s.y_stride, q0, s);
-    float dq[ROWS][MAX_COLS] = {}, log_sum[ROWS], row_sum[ROWS];
+    float dq[ROWS][COLS] = {}, log_sum[ROWS], row_sum[ROWS];
     int64_t first[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
@@ -233,8 +241,8 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /* dK and dV of BLOCK_ROWS keys, from all heads of the group in order. */
-template <typename T>
-static __global__ void __launch_bounds__(THREADS)
+template <typename T, int COLS>
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
     keys_plain(T *dqkv, const T *dy, const float *lse, const float *row_sums, const T *qkv,
                const int32_t *doc_start, int64_t n_tiles, plain_shape s)
 {
@@ -250,7 +258,7 @@ static __global__ void __launch_bounds__(THREADS)
     head_rows<T> first_head(qkv, batch, kv_head * group, s);
     load_rows(k_rows, s.padded, BLOCK_ROWS, first_head.k, s.qkv_stride, key0, s);
     load_rows(v_rows, s.padded, BLOCK_ROWS, first_head.v, s.qkv_stride, key0, s);
-    float dk[ROWS][MAX_COLS] = {}, dv[ROWS][MAX_COLS] = {};
+    float dk[ROWS][COLS] = {}, dv[ROWS][COLS] = {};
     for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
         head_rows<T> from(qkv, batch, head, s);
         const T *d = dy + batch * s.seq_len * s.y_stride + (int64_t)head * s.head_size;
@@ -312,13 +320,22 @@ static int shared_bytes(int padded, int n)
     return (2 * LANES * (padded + 4) + n * BLOCK_ROWS * padded) * 4;
 }
 
+/* Call f with a zero of the type and with how many columns a lane owns. */
+template <typename F> static cudaError_t with_columns(yk_dtype dtype, int padded, F f)
+{
+    return with_type(dtype, [&](auto zero) {
+        return padded <= 128 ? f(zero, std::integral_constant<int, 4>())
+                             : f(zero, std::integral_constant<int, 8>());
+    });
+}
+
 cudaError_t yk_cuda_plain_forward(const yk_attention_forward_args *a, cudaStream_t s)
 {
     plain_shape shape = shape_of(a->seq_len, a->heads, a->kv_heads, a->head_size, a->scale);
     int64_t n_tiles = div_up(a->seq_len, BLOCK_ROWS);
-    return with_type(a->dtype, [&](auto zero) {
+    return with_columns(a->dtype, shape.padded, [&](auto zero, auto columns) {
         using T = decltype(zero);
-        attend_plain<T>
+        attend_plain<T, columns.value>
             <<<(unsigned)(a->batch * a->heads * n_tiles), THREADS, shared_bytes(shape.padded, 1),
                s>>>((T *)a->y, a->lse, (const T *)a->qkv, a->doc_start, n_tiles, shape);
         return cudaGetLastError();
@@ -331,26 +348,34 @@ cudaError_t yk_cuda_plain_backward(const yk_attention_backward_args *a, void *ws
     int64_t n_tiles = div_up(a->seq_len, BLOCK_ROWS), n_rows = a->batch * a->seq_len;
     int bytes = shared_bytes(shape.padded, 2);
     float *row_sums = (float *)ws;
-    return with_type(a->dtype, [&](auto zero) {
+    return with_columns(a->dtype, shape.padded, [&](auto zero, auto columns) {
         using T = decltype(zero);
+        constexpr int COLS = columns.value;
         T *dqkv = (T *)a->dqkv;
         const T *dy = (const T *)a->dy, *qkv = (const T *)a->qkv;
         sum_plain<T><<<(unsigned)div_up(n_rows * a->heads, WARPS), THREADS, 0, s>>>(
             row_sums, dy, (const T *)a->y, n_rows, shape);
-        queries_plain<T><<<(unsigned)(a->batch * a->heads * n_tiles), THREADS, bytes, s>>>(
+        queries_plain<T, COLS><<<(unsigned)(a->batch * a->heads * n_tiles), THREADS, bytes, s>>>(
             dqkv, dy, a->lse, row_sums, qkv, a->doc_start, n_tiles, shape);
-        keys_plain<T><<<(unsigned)(a->batch * a->kv_heads * n_tiles), THREADS, bytes, s>>>(
+        keys_plain<T, COLS><<<(unsigned)(a->batch * a->kv_heads * n_tiles), THREADS, bytes, s>>>(
             dqkv, dy, a->lse, row_sums, qkv, a->doc_start, n_tiles, shape);
         return cudaGetLastError();
     });
 }
 
-template <typename T> static cudaError_t prepare_type()
+template <typename T, int COLS> static cudaError_t prepare_columns()
 {
     const cudaFuncAttribute limit = cudaFuncAttributeMaxDynamicSharedMemorySize;
-    cudaError_t e = cudaFuncSetAttribute(attend_plain<T>, limit, shared_bytes(256, 1));
-    if (e == cudaSuccess) e = cudaFuncSetAttribute(queries_plain<T>, limit, shared_bytes(256, 2));
-    return e != cudaSuccess ? e : cudaFuncSetAttribute(keys_plain<T>, limit, shared_bytes(256, 2));
+    int forward = shared_bytes(COLS * 32, 1), backward = shared_bytes(COLS * 32, 2);
+    cudaError_t e = cudaFuncSetAttribute(attend_plain<T, COLS>, limit, forward);
+    if (e == cudaSuccess) e = cudaFuncSetAttribute(queries_plain<T, COLS>, limit, backward);
+    return e != cudaSuccess ? e : cudaFuncSetAttribute(keys_plain<T, COLS>, limit, backward);
+}
+
+template <typename T> static cudaError_t prepare_type()
+{
+    cudaError_t e = prepare_columns<T, 4>();
+    return e != cudaSuccess ? e : prepare_columns<T, 8>();
 }
 
 cudaError_t yk_cuda_plain_prepare(void)
