@@ -9,8 +9,8 @@
 /* What was made, and the lines of a configuration that use it. */
 static void print_result(const yk_prepare_options *o, const yk_prepare_result *r)
 {
-    printf("%lld tokens to train on in %lld files", (long long)r->train_tokens,
-           (long long)r->train_shards);
+    printf("%lld tokens to train on in %lld file%s", (long long)r->train_tokens,
+           (long long)r->train_shards, r->train_shards == 1 ? "" : "s");
     if (r->val_tokens > 0) {
         printf(", %lld to validate on in %lld", (long long)r->val_tokens, (long long)r->val_shards);
     }

@@ -13,13 +13,14 @@
 
 static void print_end(const yk_config *config, const yk_train_summary *s)
 {
-    printf("trained   %" PRId64 " steps, %" PRId64 " tokens in %.1f s: %.0f tokens/s\n", s->steps,
-           s->tokens, s->train_s, s->tokens_per_s);
+    printf("trained   %" PRId64 " step%s, %" PRId64 " tokens in %.1f s: %.0f tokens/s\n", s->steps,
+           s->steps == 1 ? "" : "s", s->tokens, s->train_s, s->tokens_per_s);
     printf("loss      %.4f on the training data", s->train_loss);
     if (s->has_val_loss) printf(", %.4f on the validation data", s->val_loss);
     printf("\n");
     if (s->steps_skipped > 0)
-        printf("skipped   %" PRId64 " steps, whose gradients were not finite\n", s->steps_skipped);
+        printf("skipped   %" PRId64 " step%s, whose gradients were not finite\n", s->steps_skipped,
+               s->steps_skipped == 1 ? "" : "s");
     printf("folder    %s\n", config->run.dir);
 }
 

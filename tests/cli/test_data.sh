@@ -106,6 +106,7 @@ rm large.bin
 case_is "prepare makes shards that inspect and a configuration read"
 run "$yoke" data prepare long.txt text.txt --out made --val-fraction 0.1 --shard-tokens 5000
 expect_status 0
+expect_text out " to train on in 2 files, "
 expect_text out "train: made/train_*.bin"
 expect_text out "val: made/val_*.bin"
 expect_text out "vocab: 256"
@@ -116,6 +117,11 @@ done >back.txt
 cat long.txt text.txt | cmp - back.txt || fail "the shards hold something else"
 run "$yoke" data inspect made/*.bin
 expect_status 0
+
+case_is "one file is told as one"
+run "$yoke" data prepare text.txt --out one
+expect_status 0
+expect_text out " to train on in 1 file, "
 
 case_is "prepare refuses what is wrong and writes nothing"
 mkdir room

@@ -57,6 +57,11 @@ expect_text out "on the validation data"
 expect_text out "folder    runs/tiny"
 [ "$(wc -l <runs/tiny/metrics.jsonl)" -eq 4 ] || fail "not a line a step"
 
+case_is "one step is told as one"
+run "$yoke" train tiny.yaml --set train.steps=1 --set run.dir=runs/short
+expect_status 0
+expect_text out "trained   1 step, 128 tokens"
+
 case_is "what is auto is chosen, said and kept, and the run can be made again from it"
 run "$yoke" plan tiny.yaml --json --set train.micro_batch=2 --set memory.recompute=none
 room=$(($(sed -n 's/.*"device_bytes": \([0-9]*\).*/\1/p' <<<"$out") - 1))
