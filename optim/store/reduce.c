@@ -47,13 +47,18 @@ static bool comes_back(const yk_store *st, const yk_store_unit *u)
            u->micro_left < st->n_micro;
 }
 
+/* Are gradients of this micro-batch summed, so that who waits for a slot waits for ranks? */
+static bool waits_for_ranks(const yk_store *st, const yk_store_unit *u)
+{
+    return yk_store_reduces_each(st) || (yk_store_is_shared(st) && u->micro_left == 1);
+}
+
 /* Give a unit's gradient of one micro-batch a slot, for work that follows on `stream` or, where there is
  * something to add to, for that to come. */
 static yk_status take_slot(yk_store *st, int unit, yk_stream *stream)
 {
     yk_store_unit *u = &st->units[unit];
-    bool back = comes_back(st, u),
-         waits = yk_store_reduces_each(st); /* for the last sum from there */
+    bool back = comes_back(st, u), waits = !back && waits_for_ranks(st, u);
     if (waits) YK_TRY(yk_timer_begin(st->waits, stream));
     YK_TRY(yk_store_slot_take(&st->grad_slots, unit, u->count, back ? st->host.to_device : stream,
                               &u->grad_slot));
@@ -78,6 +83,18 @@ static yk_status bring_back(yk_store *st, yk_store_unit *u, double share)
     return end == u->count ? yk_event_record(slot->filled, st->host.to_device) : YK_OK;
 }
 
+/* Wait until a slot is filled, which began when it was free. */
+static yk_status await_filled(yk_store *st, const yk_store_unit *u, yk_stream *stream)
+{
+    yk_store_slot *slot = &st->grad_slots.items[u->grad_slot];
+    if (waits_for_ranks(st, u)) {
+        YK_TRY(yk_timer_begin(st->waits, stream));
+        YK_TRY(yk_event_wait(slot->free, stream));
+        YK_TRY(yk_timer_end(st->waits, stream));
+    }
+    return yk_event_wait(slot->filled, stream);
+}
+
 /* Let the model write to the slot, in which there is nothing or what it adds to. */
 static yk_status open_slot(yk_store *st, int unit, yk_stream *stream)
 {
@@ -89,7 +106,7 @@ static yk_status open_slot(yk_store *st, int unit, yk_stream *stream)
     yk_store_point_grads(st, unit, slot->data);
     for (int i = 0; i < st->o.n_params; i++)
         if (st->o.params[i].unit == unit) st->grads[i].accumulate = back;
-    if (back) return yk_event_wait(slot->filled, stream);
+    if (back) return await_filled(st, u, stream);
     return zero_padding(st, unit, slot->data, stream);
 }
 

@@ -290,6 +290,36 @@ static void what_a_step_waits_for_is_counted_to_the_end(void **state)
     yk_plan_fini(&one);
 }
 
+/* A step that sums once waits as long as one that sums at its only micro-batch, which is the same. With more
+ * micro-batches the last alone is summed, and some of that waiting is for what comes back from the host. */
+static void waiting_is_counted_where_gradients_are_away(void **state)
+{
+    (void)state;
+    const char *rows[][2] = {{"parallel.zero=2", "train.batch=32"},
+                             {"parallel.zero=1", "train.batch=32"},
+                             {"parallel.zero=1", "train.batch=96"}};
+    yk_config config;
+    yk_model_shape shape;
+    yk_plan plan;
+    double exposed_s[3];
+    for (int i = 0; i < 3; i++) {
+        const char *sets[] = {"model.preset=qwen2.5-3b",
+                              "model.layers=36",
+                              rows[i][0],
+                              rows[i][1],
+                              "train.micro_batch=4",
+                              "comm.backend=nccl",
+                              "memory.offload=[grads]",
+                              NULL};
+        assert_int_equal(plan_tiny(sets, 0, 8, &config, &shape, &plan), YK_OK);
+        exposed_s[i] = plan.exposed_s;
+        yk_plan_fini(&plan);
+        yk_config_fini(&config);
+    }
+    assert_true(fabs(exposed_s[1] / exposed_s[0] - 1) < 0.01);
+    assert_true(exposed_s[2] > 0.7 * exposed_s[0] && exposed_s[2] <= exposed_s[0]);
+}
+
 /* With less room on the device than the states take, they go to the host; without room there, no. */
 static void auto_offloads_what_does_not_fit_the_device(void **state)
 {
@@ -460,6 +490,7 @@ int main(void)
         cmocka_unit_test(a_step_of_many_micro_batches_takes_what_it_takes_when_run),
         cmocka_unit_test(waiting_for_other_ranks_is_part_of_a_step),
         cmocka_unit_test(what_a_step_waits_for_is_counted_to_the_end),
+        cmocka_unit_test(waiting_is_counted_where_gradients_are_away),
         cmocka_unit_test(auto_offloads_what_does_not_fit_the_device),
         cmocka_unit_test(a_thousand_ranks_are_planned_like_one),
         cmocka_unit_test(every_preset_can_be_planned_in_every_stage),
