@@ -301,7 +301,8 @@ static yk_status consider_micro_batches(search *s, yk_config *config)
     double best_s = 0, seconds;
     int slower = 0, n_sizes, n;
     if (s->given->train.micro_batch != YK_AUTO) return consider(s, config, &seconds);
-    n_sizes = list_divisors(yk_max(config->train.batch / yk_plan_target_ranks(s->target), 1), sizes);
+    n_sizes =
+        list_divisors(yk_max(config->train.batch / yk_plan_target_ranks(s->target), 1), sizes);
     YK_TRY(count_fitting(s, config, sizes, n_sizes, &n));
     for (int i = n - 1; i >= 0 && slower < 2; i--) {
         config->train.micro_batch = sizes[i];
