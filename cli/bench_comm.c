@@ -292,6 +292,7 @@ static yk_status bench_backend(bench *b, yk_comm_choice backend)
                                      .device = b->device,
                                      .backend = backend,
                                      .axis = YK_AXIS_WORLD,
+                                     .shares_gpu = b->shares_gpu,
                                      .reduce = YK_REDUCE_EXACT,
                                      .wire = b->dtype,
                                      .max_count = b->max_bytes / yk_dtype_bytes(b->dtype),

@@ -63,6 +63,7 @@ typedef struct yk_comm_options {
      * ranks would: that group, borrowed likewise, so that fp16 has the scale of the whole and the sum
      * the same bits. Else NULL. */
     yk_comm *whole;
+    bool shares_gpu; /* ranks of a node may share a GPU, and with it one link to the host */
     yk_reduce_choice reduce;
     yk_dtype wire;     /* what gradients travel as: YK_F32, YK_BF16, YK_F16 */
     int64_t max_count; /* elements of the largest buffer that will be reduced: size * count */

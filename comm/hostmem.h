@@ -29,7 +29,7 @@
 
 /* Chunks of a sum that may have arrived, or be arriving, in staging memory. The sum must find a place among
  * the model's own kernels, which may take long; and where ranks share a GPU, one sends so many while
- * the other waits for the copy engine. */
+ * the other waits for the copy engine. So many are added at once where nothing waits for their sum. */
 #define HOSTMEM_ARRIVALS 4
 
 /* Events of each kind, which chunks take in turns: that of a chunk can be waited for until so many more have

@@ -17,18 +17,23 @@
 #define PAGE      4096
 #define WORD_STEP (64 / (int)sizeof(uint32_t))
 
-/* The most bytes of the chunks of a sum that a rank sends to all others together, and of those of a gather
- * that the ranks of a GPU's node have under way, one each. Where both ways of a link are in use, a copy
- * with its two words keeps its engine for as long as half a megabyte takes, 5 to 13 us on an H200: long
- * chunks pay. Those of sums take memory of the device as well, and a sum finds a place among the
- * model's products after some 150 us, in which the link carries 5 MB. On a processor a chunk should
- * stay in its cache. */
-#define REDUCE_BYTES_GPU ((int64_t)16 << 20)
-#define GATHER_BYTES_GPU ((int64_t)32 << 20)
-#define REDUCE_BYTES_CPU ((int64_t)1 << 20)
-#define GATHER_BYTES_CPU ((int64_t)256 << 10) /* of a rank */
-#define CHUNK_BYTES_MIN  ((int64_t)64 << 10)
-#define START_BYTES      ((int64_t)512 << 10)
+/* The most bytes of a chunk of a gather; of a chunk of a sum; and of those of a sum that a rank sends to all
+ * others together. Where both ways of a link are in use, a copy with its two words keeps its engine for
+ * as long as half a megabyte takes, 5 to 13 us on an H200, so that long chunks would pay: but what lies in
+ * host memory on its way should stay in the processor's cache. Between two GPUs slots of 4 MiB brought
+ * gathers of 1 GiB at 41 GB/s and slots of 16 MiB at 34. Ranks that share a GPU share its link, which
+ * keeps that traffic low, and a copy engine that waits for words goes over to the other rank. Chunks of
+ * sums take memory of the device as well. On a processor a chunk should stay in its cache. */
+typedef struct most_bytes {
+    int64_t gather, sum, sums;
+} most_bytes;
+
+static const most_bytes on_processors = {(int64_t)256 << 10, (int64_t)1 << 20, (int64_t)1 << 20};
+static const most_bytes with_own_gpu = {(int64_t)4 << 20, (int64_t)4 << 20, (int64_t)16 << 20};
+static const most_bytes with_shared_gpu = {(int64_t)16 << 20, (int64_t)16 << 20, (int64_t)32 << 20};
+
+#define CHUNK_BYTES_MIN ((int64_t)64 << 10)
+#define START_BYTES     ((int64_t)512 << 10)
 
 static void lay_out_control(hostmem_layout *l)
 {
@@ -61,17 +66,22 @@ static void lay_out_staging(hostmem_layout *l)
     l->staging_bytes = l->n_flushed + 256;
 }
 
+static const most_bytes *most_of(const yk_comm *c)
+{
+    if (yk_device_get_spec(c->o.device)->kind != YK_DEVICE_CUDA) return &on_processors;
+    return c->o.shares_gpu ? &with_shared_gpu : &with_own_gpu;
+}
+
 hostmem_layout yk_hostmem_lay_out(const yk_comm *c)
 {
-    bool gpu = yk_device_get_spec(c->o.device)->kind == YK_DEVICE_CUDA;
+    const most_bytes *m = most_of(c);
     int64_t element = yk_dtype_bytes(c->o.wire), most = yk_div_up(c->o.max_count, c->size);
-    int64_t wished = (gpu ? REDUCE_BYTES_GPU : REDUCE_BYTES_CPU) / c->size;
+    int64_t wished = yk_min(m->sum, m->sums / c->size);
     hostmem_layout l = {.n = c->size};
     int64_t chunk = yk_max(wished, CHUNK_BYTES_MIN) / element;
     l.chunk_bytes = yk_round_up(yk_min(chunk, most), 128) * element;
     int64_t gathered = yk_round_up(most * (int64_t)sizeof(float), PAGE);
-    l.gather_bytes = yk_min(gathered, gpu ? GATHER_BYTES_GPU / c->size : GATHER_BYTES_CPU);
-    l.gather_bytes = yk_round_up(yk_max(l.gather_bytes, CHUNK_BYTES_MIN), PAGE);
+    l.gather_bytes = yk_max(yk_min(gathered, m->gather), CHUNK_BYTES_MIN);
     lay_out_control(&l);
     lay_out_part(&l);
     lay_out_staging(&l);

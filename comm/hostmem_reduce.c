@@ -15,7 +15,7 @@
  * been formed. A rank that then keeps its own sum alone lets the others' parts arrive where those lay
  * that it sent them HOSTMEM_ARRIVALS chunks before, the first ones in staging memory: no sum holds up
  * the link, though a product may leave a sum no multiprocessor for milliseconds, nor does one way of
- * the link hold up the other. A long sum for all ranks is formed like that, and goes to them behind all
+ * the link hold up the other; so a few chunks are added at once. A long sum for all ranks is formed like that, and goes to them behind all
  * parts: then most of it has long been formed.
  */
 #include "comm/hostmem.h"
@@ -93,7 +93,8 @@ static char *part(const sums *x, const span *s, int rank)
     return (char *)x->r->full + (rank * x->r->count + s->begin) * yk_dtype_bytes(x->r->dtype);
 }
 
-/* Where a chunk of this rank's part arrives from rank 0; from the others, `stride` bytes behind each. */
+/* Where a chunk of this rank's part arrives from rank 0; from the others, `stride` bytes behind each. The
+ * next one lies behind it, unless that is another one's place. */
 static char *arrivals(const sums *x, const span *s, int64_t *stride_out)
 {
     const hostmem_layout *l = &x->group->layout;
@@ -102,8 +103,8 @@ static char *arrivals(const sums *x, const span *s, int64_t *stride_out)
         *stride_out = x->r->count * yk_dtype_bytes(x->r->dtype);
         return part(x, &left, 0);
     }
-    *stride_out = l->chunk_bytes;
-    return x->comm->staging + l->in + s->arrival * l->n * l->chunk_bytes;
+    *stride_out = HOSTMEM_ARRIVALS * l->chunk_bytes;
+    return x->comm->staging + l->in + s->arrival * x->chunk * yk_dtype_bytes(x->r->wire);
 }
 
 /* 0 .. n-2 for the other ranks. */
@@ -163,8 +164,7 @@ static yk_status receive(const sums *x, const span *s)
         YK_TRY(yk_hostmem_receive(x->comm, HOSTMEM_PART_READY, from, g->n_parts + s->number,
                                   to + from * stride, s->bytes));
     }
-    YK_TRY(tell(x, HOSTMEM_ARRIVED, s, x->copies->up));
-    return await(x, HOSTMEM_ARRIVED, s, 0, x->stream);
+    return tell(x, HOSTMEM_ARRIVED, s, x->copies->up);
 }
 
 static yk_status sum(const sums *x, const span *s, void *to)
@@ -205,15 +205,35 @@ static yk_status send_sum(const sums *x, const span *s, const void *from)
                            from, s->bytes);
 }
 
+static char *place_of_sum(const sums *x, const span *s)
+{
+    const yk_reduction *r = x->r;
+    return (char *)r->shard + s->begin * yk_dtype_bytes(r->travels ? r->wire : r->dtype);
+}
+
+/* The sum of HOSTMEM_ARRIVALS chunks at once, when the last of them has arrived: nothing on the link waits for
+ * it, and each time that a GPU's multiprocessors go over to another process it costs the copies. */
+static yk_status add_few(const sums *x, const span *s)
+{
+    int64_t number = s->number / HOSTMEM_ARRIVALS;
+    bool is_last = s->begin + s->n == x->r->count;
+    if (s->arrival != HOSTMEM_ARRIVALS - 1 && !is_last) return YK_OK;
+    span few = span_of(x, number * HOSTMEM_ARRIVALS);
+    few.n = s->begin + s->n - few.begin;
+    YK_TRY(await(x, HOSTMEM_ARRIVED, s, 0, x->stream));
+    YK_TRY(sum(x, &few, place_of_sum(x, &few)));
+    return yk_event_record(event_of(x, HOSTMEM_SUMMED, number), x->stream);
+}
+
 /* The sum of a chunk, and for all ranks on its way to them. */
 static yk_status add(const sums *x, const span *s)
 {
     const hostmem_group *g = x->group;
-    const yk_reduction *r = x->r;
     YK_TRY(receive(x, s));
-    if (r->shard) {
-        int64_t element = yk_dtype_bytes(r->travels ? r->wire : r->dtype);
-        YK_TRY(sum(x, s, (char *)r->shard + s->begin * element));
+    if (x->in_place) return add_few(x, s);
+    YK_TRY(await(x, HOSTMEM_ARRIVED, s, 0, x->stream));
+    if (x->r->shard) {
+        YK_TRY(sum(x, s, place_of_sum(x, s)));
         return tell(x, HOSTMEM_SUMMED, s, x->stream);
     }
     char *own = part(x, s, x->comm->index);
@@ -263,12 +283,13 @@ static yk_status add_all(const sums *x, int64_t n_chunks)
     return YK_OK;
 }
 
-/* Let `stream` go on when chunk `number` has been added; so late that its event is another's, that one is. */
+/* Let `stream` go on when chunk `number` has been added; or, where others have taken its event, the first that
+ * still has one. */
 static yk_status await_sum(const sums *x, int64_t number, int64_t n_chunks, yk_stream *stream)
 {
-    int64_t oldest = yk_max(0, n_chunks - HOSTMEM_TURNS);
-    number = yk_max(yk_min(number, n_chunks - 1), oldest);
-    return yk_event_wait(event_of(x, HOSTMEM_SUMMED, number), stream);
+    int64_t last = (n_chunks - 1) / HOSTMEM_ARRIVALS, oldest = last + 1 - HOSTMEM_TURNS;
+    int64_t few = yk_max(yk_min(number / HOSTMEM_ARRIVALS, last), oldest);
+    return yk_event_wait(event_of(x, HOSTMEM_SUMMED, few), stream);
 }
 
 /* For all ranks, but first as for this one alone, so that what arrives has room. Where a sum comes back,

@@ -31,13 +31,17 @@ static int n_nodes(const yk_ranks_options *o)
     return o->world ? yk_world_n_nodes(o->world) : 1;
 }
 
+static bool shares_gpu(const yk_ranks_options *o)
+{
+    bool gpu = yk_device_get_spec(o->device)->kind == YK_DEVICE_CUDA;
+    return gpu && o->config->launch.ranks_per_gpu > 1;
+}
+
 /* NCCL refuses two ranks on one GPU. */
 static yk_comm_choice backend_of(const yk_ranks_options *o)
 {
-    bool gpu = yk_device_get_spec(o->device)->kind == YK_DEVICE_CUDA;
-    bool shares = gpu && o->config->launch.ranks_per_gpu > 1;
     yk_comm_choice choice = o->config->comm.backend;
-    return choice == YK_COMM_AUTO && shares ? YK_COMM_HOSTMEM : choice;
+    return choice == YK_COMM_AUTO && shares_gpu(o) ? YK_COMM_HOSTMEM : choice;
 }
 
 static yk_status create_group(const yk_ranks_options *o, yk_axis axis, yk_comm *whole,
@@ -52,6 +56,7 @@ static yk_status create_group(const yk_ranks_options *o, yk_axis axis, yk_comm *
                                              .gathers = c->comm.gathers,
                                              .axis = axis,
                                              .whole = whole,
+                                             .shares_gpu = shares_gpu(o),
                                              .reduce = c->comm.reduce,
                                              .wire = wire,
                                              .max_count = max_count,
