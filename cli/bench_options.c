@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/bench.h"
+#include "cli/precision.h"
 
 yk_cli_option yk_bench_option_model(const char **out)
 {
@@ -59,12 +60,7 @@ yk_cli_option yk_bench_option_json(bool *out)
 
 yk_status yk_bench_find_dtype(const char *name, yk_dtype *dtype_out)
 {
-    for (int t = 0; t < YK_N_FLOAT_DTYPES; t++)
-        if (strcmp(name, yk_dtype_name((yk_dtype)t)) == 0) {
-            *dtype_out = (yk_dtype)t;
-            return YK_OK;
-        }
-    return yk_fail(YK_EINVAL, "--dtype", "\"%s\" is none of fp32, bf16, fp16", name);
+    return yk_cli_find_dtype("--dtype", name, dtype_out);
 }
 
 yk_status yk_bench_find_device(const char *name, bool *gpu_out)

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "cli/precision.h"
 #include "cli/run_config.h"
 #include "engine/evaluate.h"
 #include "engine/inference.h"
@@ -108,6 +109,7 @@ yk_status yk_cli_eval(int argc, char **argv)
 {
     yk_inference_options model = {.tokenizer = "", .batch = EVAL_BATCH};
     yk_cli_list files = {.n_items = 0};
+    const char *precision = "fp32";
     bool done;
     int n;
     const yk_cli_option options[] = {
@@ -128,6 +130,7 @@ yk_status yk_cli_eval(int argc, char **argv)
          .out = &model.tokenizer,
          .value = "FILE",
          .text = "tokenizer.json, where the directory has none"},
+        yk_cli_option_precision(&precision),
     };
     const yk_cli_command command = {
         .name = "eval",
@@ -143,5 +146,6 @@ yk_status yk_cli_eval(int argc, char **argv)
     };
     YK_TRY(yk_cli_parse(&command, argc, argv, &model.dir, &n, &done));
     if (done) return YK_OK;
+    YK_TRY(yk_cli_find_dtype("--precision", precision, &model.dtype));
     return files.n_items > 0 ? evaluate_files(&model, &files) : evaluate_run(&model);
 }

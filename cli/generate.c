@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "cli/precision.h"
 #include "engine/inference.h"
 #include "engine/write_text.h"
 
@@ -57,6 +58,7 @@ yk_status yk_cli_generate(int argc, char **argv)
 {
     yk_inference_options model = {.tokenizer = "", .batch = 1};
     yk_write_options text = {.prompt = "", .max_tokens = 200, .sample = {1.0, 0, 1.0, 0}};
+    const char *precision = "fp32";
     yk_cli_option rows[4];
     bool done;
     int n;
@@ -84,6 +86,7 @@ yk_status yk_cli_generate(int argc, char **argv)
          .out = &model.tokenizer,
          .value = "FILE",
          .text = "tokenizer.json, where the directory has none"},
+        yk_cli_option_precision(&precision),
     };
     const yk_cli_command command = {
         .name = "generate",
@@ -98,5 +101,7 @@ yk_status yk_cli_generate(int argc, char **argv)
         .n_options = sizeof options / sizeof options[0],
     };
     YK_TRY(yk_cli_parse(&command, argc, argv, &model.dir, &n, &done));
-    return done ? YK_OK : generate(&model, &text);
+    if (done) return YK_OK;
+    YK_TRY(yk_cli_find_dtype("--precision", precision, &model.dtype));
+    return generate(&model, &text);
 }

@@ -348,8 +348,12 @@ yk_status yk_plan_make_inference(const yk_config *config, const yk_model_shape *
     yk_engine_destroy(e);
     yk_device_close(dry);
     if (status == YK_OK && !yk_plan_fits(&plan))
-        status = yk_fail(YK_ENOFIT, "memory", "the model takes %.2f GiB and %.2f GiB may be used",
-                         (double)yk_plan_taken_bytes(&plan) / 0x1p30, (double)plan.limit / 0x1p30);
+        status =
+            yk_fail(YK_ENOFIT, "memory", "the model takes %.2f GiB and %.2f GiB may be used; %s",
+                    (double)yk_plan_taken_bytes(&plan) / 0x1p30, (double)plan.limit / 0x1p30,
+                    config->precision.compute == YK_F32
+                        ? "--precision bf16 takes half of it"
+                        : "take a shorter --seq-len, a smaller model or a larger device");
     if (status == YK_OK)
         *plan_out = plan;
     else

@@ -54,6 +54,17 @@ run "$yoke" eval masked
 expect_status 0
 expect_loss "$(sed -n 's/.*"val_loss": \([^,]*\),.*/\1/p' masked/metrics.jsonl)"
 
+case_is "in 16 bits, where that is asked for: the loss of a run that trained so"
+run "$yoke" train tiny.yaml --set run.dir=half --set precision.compute=bf16
+expect_status 0
+run "$yoke" eval half --precision bf16
+expect_status 0
+expect_loss "$(sed -n 's/.*"val_loss": \([^,]*\),.*/\1/p' half/metrics.jsonl)"
+half=$out
+run "$yoke" eval half
+expect_status 0
+[ "$out" != "$half" ] || fail "the loss in fp32 is that in bf16"
+
 case_is "token shards and several files"
 perl -e 'print pack "V256", 20240520, 1, -s "val.txt"' >val_0.bin
 perl -0777 -ne 'print pack "v*", unpack "C*"' val.txt >>val_0.bin
@@ -69,6 +80,8 @@ run "$yoke" eval tiny-gpt2 --data part1.txt --data part2.txt
 
 case_is "wrong input"
 refused "DIR is missing"
+refused '--precision: "fp8" is none of fp32, bf16, fp16' half --precision fp8
+refused "the nearest is --precision" half --dtype bf16
 refused "no folder of a run; give --data FILE" tiny-gpt2/model
 refused "absent: there is no such directory" absent
 cp -r cut unvalidated && sed -i 's/val_fraction: .*/val_fraction: 0/' unvalidated/config.yaml

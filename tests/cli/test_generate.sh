@@ -39,6 +39,12 @@ text none --prompt "the yoke" --max-tokens 0
 text unasked --max-tokens 5
 [ "$(wc -c <unasked)" -eq 6 ] || fail "not 5 bytes and a newline"
 
+case_is "16 bits write what 32 do, where what comes next is certain"
+text whole --prompt "the yoke of line" --max-tokens 8 --temperature 0
+text half --prompt "the yoke of line" --max-tokens 8 --temperature 0 --precision bf16
+cmp whole half || fail "another text"
+refused '--precision: "int8" is none of fp32, bf16, fp16' runs/tiny --precision int8
+
 case_is "temperature 0 takes the most probable token, whatever the seed"
 text greedy --prompt "the yoke of" --max-tokens 60 --temperature 0
 text again --prompt "the yoke of" --max-tokens 60 --temperature 0 --seed 5
