@@ -4,10 +4,7 @@
 yoke=$YK_BUILD/yoke
 cd "$scratch" || exit 1
 
-refused() {
-    run "$yoke" plan "${@:2}"
-    expect_refusal "$1"
-}
+tried=("$yoke" plan)
 
 # number NAME: a number of the JSON object in $out.
 number() {
