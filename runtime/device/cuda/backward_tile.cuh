@@ -1,8 +1,8 @@
-/* runtime/device/cuda/backward_tile.cuh - attention backward: what a block does with one tile of queries.
+/* runtime/device/cuda/backward_tile.cuh - attention backward: what a block does with a tile of queries.
  *
  * Scores and their gradients are computed transposed, keys by queries, so that they are operands of
- * the next products as they lie in registers; attention_backward.cu says in what order tiles come and
- * sums are added. Included by that file alone.
+ * the next products as they lie in registers; attention_backward.cu says in what order tiles come
+ * and sums are added. Included by that file alone.
  */
 #ifndef YK_RUNTIME_DEVICE_CUDA_BACKWARD_TILE_CUH
 #define YK_RUNTIME_DEVICE_CUDA_BACKWARD_TILE_CUH
