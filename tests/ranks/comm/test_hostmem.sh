@@ -49,6 +49,14 @@ case_is "the other backend gives the same sums"
 YK_RANK_BACKEND='' on_ranks 2 2 "$program" 1000 "$seed"
 expect_text out "passed 1000 collectives over mpi on 2 ranks"
 
+for n in 2 3; do
+    case_is "where one way of a link is late, the other one overwrites nothing ($n ranks)"
+    on_ranks "$n" "$n" "$YK_BUILD/tests/ranks/comm/rank_late"
+    expect_status 0
+    expect_text out "passed on $n ranks"
+    [ -z "$err" ] || fail "something was said"
+done
+
 case_is "two backends race, and all ranks see the same winner"
 on_ranks 3 3 "$YK_BUILD/tests/ranks/comm/rank_race"
 expect_status 0
