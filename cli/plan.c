@@ -6,15 +6,18 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/run_config.h"
+#include "engine/carrier.h"
 #include "engine/device_choice.h"
 #include "engine/plan.h"
+#include "engine/ranks.h"
 #include "engine/trainer.h"
 
 /* What is asked for. */
 typedef struct request {
     const char *device; /* "" : this machine's */
     const char *trace;  /* "" : none is written */
-    int64_t ranks, node_size;
+    const char *peers;  /* "", "on", "off": do GPUs reach each other */
+    int64_t ranks, node_size, network;
     bool fit, json;
 } request;
 
@@ -68,6 +71,19 @@ static yk_status check_device(const yk_config *config, const char *name, yk_devi
                    is_cpu ? "cuda" : "cpu");
 }
 
+static yk_status set_peers(const char *peers, yk_device_spec *spec)
+{
+    if (!peers[0]) return YK_OK;
+    bool on = strcmp(peers, "on") == 0;
+    if (!on && strcmp(peers, "off") != 0)
+        return yk_fail(YK_EINVAL, "--peer-to-peer", "%s is neither on nor off", peers);
+    if (!on)
+        spec->peer_rate = 0;
+    else if (spec->peer_rate == 0) /* by the same links as the host */
+        spec->peer_rate = spec->host_link_rate;
+    return YK_OK;
+}
+
 static yk_status plan(const yk_config *config, const request *r, const yk_cli_list *sets)
 {
     yk_model_shape shape;
@@ -88,8 +104,13 @@ static yk_status plan(const yk_config *config, const request *r, const yk_cli_li
                        "%" PRId64 " ranks do not fill nodes of %" PRId64 " evenly", r->ranks,
                        node_size);
     yk_device_spec_share(config, node_size, &spec);
+    YK_TRY(set_peers(r->peers, &spec));
     yk_topology topology = yk_ranks_topology(&spec, (int)r->ranks, (int)node_size);
-    return print(config, r, &shape, &spec, r->ranks > 1 ? &topology : NULL);
+    yk_ranks_set_network(&topology, (double)r->network);
+    const yk_topology *several = r->ranks > 1 ? &topology : NULL;
+    yk_config chosen = *config;
+    YK_TRY(yk_carrier_plan(config, &shape, &spec, several, &chosen));
+    return print(&chosen, r, &shape, &spec, several);
 }
 
 static yk_status plan_file(const char *path, const request *r, const yk_cli_list *sets)
@@ -109,7 +130,8 @@ static yk_status plan_file(const char *path, const request *r, const yk_cli_list
 yk_status yk_cli_plan(int argc, char **argv)
 {
     yk_cli_list sets = {.n_items = 0};
-    request r = {.device = "", .trace = "", .ranks = 1};
+    request r = {
+        .device = "", .trace = "", .peers = "", .ranks = 1, .network = YK_RANKS_NETWORK_GBIT};
     const char *path;
     bool done;
     int n;
@@ -139,6 +161,19 @@ yk_status yk_cli_plan(int argc, char **argv)
          .text = "ranks of a node (default: all)",
          .min = 1,
          .max = 1 << 20},
+        {.name = "network",
+         .type = YK_CLI_INT,
+         .out = &r.network,
+         .value = "GBIT",
+         .text = "Gbit/s of a node to others, each way (default 10)",
+         .min = 1,
+         .max = 100000},
+        {.name = "peer-to-peer",
+         .type = YK_CLI_TEXT,
+         .out = &r.peers,
+         .value = "on|off",
+         .text =
+             "whether a node's GPUs reach each other past the host (default: as the device does)"},
         {.name = "fit",
          .type = YK_CLI_SWITCH,
          .out = &r.fit,

@@ -2,6 +2,7 @@
 #include "engine/carrier.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "engine/links.h"
 #include "runtime/base/arith.h"
@@ -30,16 +31,24 @@ static int64_t block_bytes(const yk_model_shape *shape, yk_dtype wire)
     return yk_max(RACE_MIN, yk_min(RACE_MAX, count * yk_dtype_bytes(wire)));
 }
 
+static yk_dtype wire_of(const yk_config *config)
+{
+    return config->comm.wire == YK_AUTO ? config->precision.compute : (yk_dtype)config->comm.wire;
+}
+
+static void take_winners(const yk_config *config, const yk_race *r, yk_config *chosen)
+{
+    chosen->comm.backend = r->backends[r->sums];
+    if (config->comm.gathers == YK_COMM_AUTO) chosen->comm.gathers = r->backends[r->gathers];
+}
+
 static yk_status race(const yk_config *config, const yk_model_shape *shape, yk_world *world,
                       yk_device *device, yk_config *chosen, yk_race *race_out)
 {
-    yk_dtype wire =
-        config->comm.wire == YK_AUTO ? config->precision.compute : (yk_dtype)config->comm.wire;
+    yk_dtype wire = wire_of(config);
     YK_TRY(yk_links_race(config, world, device, racers, YK_RACE_MAX, wire, block_bytes(shape, wire),
                          race_out));
-    chosen->comm.backend = race_out->backends[race_out->sums];
-    if (config->comm.gathers == YK_COMM_AUTO)
-        chosen->comm.gathers = race_out->backends[race_out->gathers];
+    take_winners(config, race_out, chosen);
     return YK_OK;
 }
 
@@ -70,6 +79,75 @@ yk_status yk_carrier_choose(const yk_config *config, const yk_model_shape *shape
         chosen->comm.backend = YK_COMM_HOSTMEM;
     else if (!reaches)
         return race(config, shape, world, device, chosen, race_out);
+    return YK_OK;
+}
+
+/* ---- of described GPUs -------------------------------------------------------------------- */
+
+/* A gather and a sum over one backend, by the clock of a dry device. */
+static yk_status run_dry(yk_device *device, const yk_topology *topology, yk_dtype wire, yk_race *r,
+                         int i, yk_stream *stream, yk_arena *staging)
+{
+    yk_comm *comm;
+    void *buffer;
+    int64_t count = r->bytes / yk_dtype_bytes(wire) / topology->ranks / 128 * 128;
+    YK_TRY(yk_arena_push(staging, "race", r->bytes, &buffer));
+    YK_TRY(yk_comm_create(&(yk_comm_options){.device = device,
+                                             .topology = topology,
+                                             .backend = r->backends[i],
+                                             .axis = YK_AXIS_WORLD,
+                                             .reduce = YK_REDUCE_EXACT,
+                                             .wire = wire,
+                                             .max_count = r->bytes / yk_dtype_bytes(wire),
+                                             .staging = staging},
+                          &comm));
+    double begin_s = yk_stream_now(stream);
+    yk_status status = yk_comm_all_gather(comm, buffer, buffer, count, wire, stream);
+    r->gather_s[i] = yk_stream_now(stream) - begin_s;
+    if (status == YK_OK)
+        status = yk_comm_reduce_scatter(comm, buffer, buffer, count, wire, false, stream);
+    r->reduce_s[i] = yk_stream_now(stream) - begin_s - r->gather_s[i];
+    yk_comm_destroy(comm);
+    return status;
+}
+
+static yk_status race_dry(const yk_device_spec *spec, const yk_topology *topology, yk_dtype wire,
+                          yk_race *r)
+{
+    yk_device *device;
+    yk_stream *stream = NULL;
+    yk_arena *staging = NULL;
+    YK_TRY(yk_device_open_dry(spec, &device));
+    yk_status status = yk_stream_create(device, YK_STREAM_TRANSFER, "race", &stream);
+    if (status == YK_OK)
+        status = yk_arena_create(device, "race", YK_MEMORY_DEVICE, YK_ARENA_MEASURE, 0, &staging);
+    for (int i = 0; i < r->n_backends && status == YK_OK; i++)
+        status = run_dry(device, topology, wire, r, i, stream, staging);
+    yk_arena_destroy(staging);
+    yk_stream_destroy(stream);
+    yk_device_close(device);
+    return status;
+}
+
+yk_status yk_carrier_plan(const yk_config *config, const yk_model_shape *shape,
+                          const yk_device_spec *spec, const yk_topology *topology,
+                          yk_config *chosen)
+{
+    bool meet = topology && topology->node_size > 1 && spec->kind == YK_DEVICE_CUDA;
+    if (config->comm.backend != YK_COMM_AUTO || !meet) return YK_OK;
+    if (config->launch.ranks_per_gpu > 1) {
+        chosen->comm.backend = YK_COMM_HOSTMEM;
+        return YK_OK;
+    }
+    if (spec->peer_rate > 0) return YK_OK;
+    yk_dtype wire = wire_of(config);
+    yk_race r = {.n_backends = YK_RACE_MAX};
+    memcpy(r.backends, racers, sizeof r.backends);
+    int64_t unit = 128 * yk_dtype_bytes(wire) * topology->ranks;
+    r.bytes = yk_round_up(block_bytes(shape, wire), unit);
+    YK_TRY(race_dry(spec, topology, wire, &r));
+    yk_race_judge(&r);
+    take_winners(config, &r, chosen);
     return YK_OK;
 }
 

@@ -20,6 +20,12 @@
 yk_status yk_carrier_choose(const yk_config *config, const yk_model_shape *shape, yk_world *world,
                             yk_device *device, yk_config *chosen, yk_race *race_out);
 
+/* The same for GPUs that are described and not here: by the clock of a plan. `topology` may be NULL.
+ *                                                                                        [local] */
+yk_status yk_carrier_plan(const yk_config *config, const yk_model_shape *shape,
+                          const yk_device_spec *spec, const yk_topology *topology,
+                          yk_config *chosen);
+
 /* Say in a line what was measured and chosen. */
 void yk_carrier_write(const yk_race *race, char *text, size_t room);
 

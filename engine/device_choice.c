@@ -89,15 +89,24 @@ yk_status yk_device_find_chosen(const yk_config *config, const char *name, yk_de
     return YK_OK;
 }
 
+/* By NVLink where the card is known to have it, else over PCIe; nothing says what else there may be. */
+static double peer_rate(const yk_device *device, const yk_device_spec *known)
+{
+    if (!yk_device_reaches_peers(device)) return 0;
+    return known->peer_rate > 0 ? known->peer_rate : known->host_link_rate;
+}
+
 yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out)
 {
     yk_device_spec spec = *yk_device_get_spec(device), known;
     if (spec.kind == YK_DEVICE_CUDA && yk_device_spec_recognize(spec.name, &known)) {
         take_rates(&spec, &known);
+        spec.peer_rate = peer_rate(device, &known);
     } else if (spec.kind == YK_DEVICE_CUDA) {
         for (int t = 0; t < YK_N_FLOAT_DTYPES; t++) spec.matmul_flops[t] *= PRODUCTS_SHARE;
         spec.memory_rate *= MEMORY_SHARE;
         spec.context_bytes = CONTEXT_BYTES;
+        spec.peer_rate = peer_rate(device, &spec);
     }
     *spec_out = spec;
     return YK_OK;

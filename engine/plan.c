@@ -201,6 +201,7 @@ yk_status yk_plan_try(const yk_plan_target *target, const yk_config *config, yk_
     if (target->topology) {
         plan.ranks = target->topology->ranks;
         plan.node_size = target->topology->node_size;
+        plan.topology = *target->topology;
     }
     plan.spec.host_bytes = host_limit(config, target);
     plan.spec.attention_bytes = attention_room(config, target->spec);
@@ -212,6 +213,9 @@ yk_status yk_plan_try(const yk_plan_target *target, const yk_config *config, yk_
         return status;
     }
     plan.n_micro = e->n_micro;
+    if (plan.ranks > 1)
+        snprintf(plan.carrier, sizeof plan.carrier, "%s",
+                 yk_comm_backend_name(e->ranks.groups.all));
     plan.config.memory.head_chunk = e->head_chunk;
     status = rehearse(&plan, e);
     if (status == YK_OK) take_sizes(&plan, e, target->red_zone);

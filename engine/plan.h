@@ -32,6 +32,8 @@ typedef struct yk_plan {
     int64_t library_bytes; /* of device memory, what CUDA and libraries take: an estimate */
     int64_t held_bytes;    /* what they hold, as measured; 0: it was not */
     int ranks, node_size;
+    yk_topology topology; /* of several ranks: the links that the clock takes */
+    char carrier[48];     /* of several ranks: what carries collectives, "nccl" */
     int64_t micro_batch, n_micro;
     int64_t bytes_sent;  /* by one rank to others, in a step */
     int64_t limit;       /* bytes of device memory that may be used */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/carrier.h"
 #include "engine/plan_parts.h"
 #include "runtime/base/arith.h"
 
@@ -194,6 +195,7 @@ static yk_status search_ranks(finder *f, int ranks, int node_size, int *n_out)
     target.topology = &topology;
     yk_config c = *f->given;
     yk_plan_row row;
+    YK_TRY(yk_carrier_plan(f->given, target.shape, &spec, &topology, &c));
     YK_TRY(yk_plan_search(&target, &c, false, &row, 1, n_out));
     c.parallel.zero = YK_AUTO;
     if (*n_out == 0) YK_TRY(yk_plan_search(&target, &c, false, &row, 1, n_out));

@@ -39,6 +39,14 @@ static inline int64_t yk_plan_taken_bytes(const yk_plan *plan)
     return yk_plan_device_bytes(plan) + (cpu ? yk_plan_pinned_bytes(plan) : 0);
 }
 
+/* Bytes/s, nominal, of the link by which ranks of a node meet. */
+static inline double yk_plan_link_rate(const yk_plan *plan)
+{
+    const yk_device_spec *s = &plan->spec;
+    if (s->kind == YK_DEVICE_CPU) return plan->topology.node_rate;
+    return s->peer_rate > 0 ? s->peer_rate : s->host_link_rate;
+}
+
 static inline bool yk_plan_fits_device(const yk_plan *plan)
 {
     return yk_plan_taken_bytes(plan) <= plan->limit;
@@ -114,6 +122,9 @@ void yk_plan_take_least_head(const yk_plan_target *target, yk_config *config);
 
 /* Where a plan leaves memory.kept_blocks open, keep as many as fit. */
 yk_status yk_plan_keep(const yk_plan_target *target, yk_plan *plan);
+
+/* As memory.recompute has them, by yk_recompute. */
+extern const char *const yk_plan_recompute_names[];
 
 /* Write what was chosen: "train.micro_batch: 8, memory.recompute: none, parallel.zero: 1". Of what
  * `given` leaves open when it is there, else everything. */

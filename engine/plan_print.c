@@ -21,6 +21,40 @@ static void print_total(FILE *out, const char *name, int64_t bytes)
     fprintf(out, "  %" PRId64 "\n", bytes);
 }
 
+/* What the clock takes for the links between ranks. */
+static void print_links(const yk_plan *plan, FILE *out)
+{
+    char rate[YK_NUMBER_MAX], network[YK_NUMBER_MAX];
+    bool gpu = plan->spec.kind == YK_DEVICE_CUDA;
+    yk_number_write_plain(1e-9 * yk_plan_link_rate(plan), rate);
+    yk_number_write_plain(yk_ranks_network_gbit(&plan->topology), network);
+    fprintf(out, "links       %s", plan->carrier);
+    if (plan->node_size > 1)
+        fprintf(out, " over %s GB/s each way %s", rate,
+                !gpu                       ? "between processes"
+                : plan->spec.peer_rate > 0 ? "between GPUs of a node"
+                                           : "to the host, without peer-to-peer");
+    if (plan->node_size < plan->ranks)
+        fprintf(out, "%s a network of %s Gbit/s between nodes",
+                plan->node_size > 1 ? " and" : " over", network);
+    fprintf(out, ", as assumed\n");
+}
+
+static void print_host(const yk_plan *plan, FILE *out)
+{
+    int64_t all = plan->node_size * yk_plan_pinned_bytes(plan);
+    if (plan->node_size > 1) {
+        fprintf(out, "%-11s pinned by its %-10d", "machine", plan->node_size);
+        print_bytes(out, all);
+        fprintf(out, "  %" PRId64 "\n", all);
+    }
+    if (plan->spec.kind == YK_DEVICE_CPU) return; /* its memory is the host's */
+    if (plan->spec.host_bytes > 0)
+        print_total(out, "may pin", plan->spec.host_bytes);
+    else
+        fprintf(out, "%-11s as much as it takes: memory.host_limit is not set\n", "may pin");
+}
+
 static void print_clock(const yk_plan *plan, FILE *out)
 {
     char step[YK_NUMBER_MAX], wait[YK_NUMBER_MAX], sent[YK_NUMBER_MAX], rate[YK_NUMBER_MAX];
@@ -32,6 +66,7 @@ static void print_clock(const yk_plan *plan, FILE *out)
     if (plan->ranks > 1)
         fprintf(out, "ranks       %d, %d a node; each sends %s %s a step and waits %s for it\n",
                 plan->ranks, plan->node_size, sent, in_gib ? "GiB" : "MiB", wait);
+    if (plan->ranks > 1) print_links(plan, out);
     fprintf(out, "clock       %s a step on %s as described, %s tokens/s\n", step, plan->spec.name,
             rate);
 }
@@ -46,8 +81,9 @@ void yk_plan_print(const yk_plan *plan, FILE *out)
         fprintf(out, "  %" PRId64 "\n", item->bytes);
     }
     print_total(out, "device", yk_plan_device_bytes(plan));
-    print_total(out, "pinned", plan->sizes.pinned + plan->sizes.shared);
     print_total(out, "limit", plan->limit);
+    print_total(out, "pinned", yk_plan_pinned_bytes(plan));
+    print_host(plan, out);
     fprintf(out,
             "step        %" PRId64 " micro-batch%s of %" PRId64 " sequence%s, %" PRId64
             " tokens, %.3g operations\n",
@@ -132,7 +168,34 @@ static void print_sizes_json(const yk_plan *plan, FILE *out)
     fprintf(out,
             "\"arenas\": {\"persistent\": %" PRId64 ", \"activation\": %" PRId64
             ", \"workspace\": %" PRId64 ", \"pinned\": %" PRId64 "}",
-            s->persistent, s->activation, s->workspace, s->pinned + s->shared);
+            s->persistent, s->activation, s->workspace, yk_plan_pinned_bytes(plan));
+}
+
+static void print_links_json(const yk_plan *plan, FILE *out)
+{
+    if (plan->ranks == 1) return;
+    fprintf(out,
+            "\"backend\": \"%s\", \"peer_to_peer\": %s, \"link_bytes_per_s\": %.9g, "
+            "\"network_gbit_per_s\": %.9g, ",
+            plan->carrier, plan->spec.peer_rate > 0 ? "true" : "false", yk_plan_link_rate(plan),
+            yk_ranks_network_gbit(&plan->topology));
+}
+
+static void print_choices_json(const yk_config *c, FILE *out)
+{
+    static const char *const offloads[] = {"master", "moments", "grads", "params", "inputs"};
+    const char *before = "";
+    fprintf(out,
+            "\"zero\": %" PRId64 ", \"shard\": \"%s\", \"recompute\": \"%s\", "
+            "\"head_chunk\": %" PRId64 ", \"offload\": [",
+            c->parallel.zero, c->parallel.shard == YK_SHARD_NODE ? "node" : "world",
+            yk_plan_recompute_names[c->memory.recompute], c->memory.head_chunk);
+    for (int i = 0; i < 5; i++) {
+        if (!(c->memory.offload & (1 << i))) continue;
+        fprintf(out, "%s\"%s\"", before, offloads[i]);
+        before = ", ";
+    }
+    fprintf(out, "], ");
 }
 
 void yk_plan_print_json(const yk_plan *plan, FILE *out)
@@ -158,6 +221,12 @@ void yk_plan_print_json(const yk_plan *plan, FILE *out)
             plan->ranks, plan->node_size, plan->bytes_sent, 1e3 * plan->exposed_s,
             plan->micro_batch, plan->n_micro, plan->tokens, plan->flops, plan->bytes,
             1e3 * plan->step_s, (double)plan->tokens / plan->step_s);
+    fprintf(out, "\"pinned_per_machine\": %" PRId64 ", ",
+            plan->node_size * yk_plan_pinned_bytes(plan));
+    if (plan->spec.host_bytes > 0)
+        fprintf(out, "\"may_pin_bytes\": %" PRId64 ", ", plan->spec.host_bytes);
+    print_links_json(plan, out);
+    print_choices_json(&plan->config, out);
     char choices[240];
     yk_plan_write_choices(&plan->config, NULL, choices, sizeof choices);
     fprintf(out, "\"choices\": \"%s\", \"chosen\": \"%s\"}\n", choices, plan->why);

@@ -408,9 +408,10 @@ static void write_offload(int offload, char *text, size_t room)
     strncat(text, "]", room - strlen(text) - 1);
 }
 
+const char *const yk_plan_recompute_names[] = {"none", "cheap", "ffn", "qkv", "block"};
+
 void yk_plan_write_choices(const yk_config *config, const yk_config *given, char *text, size_t room)
 {
-    static const char *const names[] = {"none", "cheap", "ffn", "qkv", "block"};
     char piece[96];
     text[0] = 0;
     if (!given || given->train.micro_batch == YK_AUTO) {
@@ -418,7 +419,8 @@ void yk_plan_write_choices(const yk_config *config, const yk_config *given, char
         append(text, room, piece);
     }
     if (!given || given->memory.recompute == YK_RECOMPUTE_AUTO) {
-        snprintf(piece, sizeof piece, "memory.recompute: %s", names[config->memory.recompute]);
+        snprintf(piece, sizeof piece, "memory.recompute: %s",
+                 yk_plan_recompute_names[config->memory.recompute]);
         append(text, room, piece);
         if (config->memory.recompute_blocks != YK_AUTO) {
             snprintf(piece, sizeof piece, "memory.recompute_blocks: %" PRId64,

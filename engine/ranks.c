@@ -3,25 +3,46 @@
 
 #include "runtime/base/arith.h"
 
-/* Usual rates: shared memory between processes of one machine; a network of 10 Gbit/s. */
+/* Usual rates: shared memory between processes of one machine; of a network's and of NVLink's nominal rate
+ * what is left for the bytes of collectives, which was not measured here. */
 #define CPU_NODE_RATE    4e9
 #define CPU_NODE_LATENCY 2e-5
-#define NETWORK_RATE     1.1e9
+#define NETWORK_SHARE    0.88
 #define NETWORK_LATENCY  5e-5
 #define GPU_NODE_LATENCY 2e-5
 #define NCCL_SHARE       0.48 /* of a link with both ways in use: 23.5 of 49 GB/s, without peer-to-peer */
 
+#define PEER_SHARE 0.8
+
+/* What a rank of a node sends to others by NCCL or MPI, while it receives as much. */
+static double node_rate(const yk_device_spec *spec)
+{
+    if (spec->kind != YK_DEVICE_CUDA) return CPU_NODE_RATE;
+    return spec->peer_rate > 0 ? PEER_SHARE * spec->peer_rate : NCCL_SHARE * spec->host_link_rate;
+}
+
+void yk_ranks_set_network(yk_topology *topology, double gbit)
+{
+    topology->across_rate = NETWORK_SHARE * gbit * 1e9 / 8;
+}
+
+double yk_ranks_network_gbit(const yk_topology *topology)
+{
+    return topology->across_rate / (NETWORK_SHARE * 1e9 / 8);
+}
+
 yk_topology yk_ranks_topology(const yk_device_spec *spec, int ranks, int node_size)
 {
     bool gpu = spec->kind == YK_DEVICE_CUDA;
-    return (yk_topology){
+    yk_topology topology = {
         .ranks = ranks,
         .node_size = node_size,
-        .node_rate = gpu ? NCCL_SHARE * spec->host_link_rate : CPU_NODE_RATE,
+        .node_rate = node_rate(spec),
         .node_latency_s = gpu ? GPU_NODE_LATENCY : CPU_NODE_LATENCY,
-        .across_rate = NETWORK_RATE,
         .across_latency_s = NETWORK_LATENCY,
     };
+    yk_ranks_set_network(&topology, YK_RANKS_NETWORK_GBIT);
+    return topology;
 }
 
 static int n_nodes(const yk_ranks_options *o)

@@ -33,8 +33,14 @@ typedef struct yk_ranks_options {
 yk_status yk_ranks_create(const yk_ranks_options *options, yk_ranks *ranks_out);
 void yk_ranks_destroy(yk_ranks *ranks);
 
-/* The ranks of a world as a topology, with usual rates for links of the kind that `spec` has. */
+/* The ranks of a world as a topology, with usual rates for links of the kind that `spec` has, and this
+ * network between nodes. */
+#define YK_RANKS_NETWORK_GBIT 10
 yk_topology yk_ranks_topology(const yk_device_spec *spec, int ranks, int node_size);
+
+/* Give nodes a network of another nominal rate, in Gbit/s each way; and tell it. */
+void yk_ranks_set_network(yk_topology *topology, double gbit);
+double yk_ranks_network_gbit(const yk_topology *topology);
 
 /* Bytes that this rank has sent to others, and gradients that became zero on the wire. */
 yk_comm_counts yk_ranks_counts(const yk_ranks *ranks);

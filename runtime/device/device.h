@@ -52,6 +52,8 @@ typedef struct yk_device_spec {
     double cudnn_softmax_s[2];                 /* backward; 0: as our own */
     double memory_rate;                        /* bytes/s, read plus written */
     double host_link_rate;                     /* bytes/s to or from host memory, each way */
+    double peer_rate;                          /* bytes/s to GPUs of the same machine, each way,
+                                                * past the host; 0: they do not reach each other */
     double launch_s;                           /* seconds one operation costs beside its work */
     int64_t attention_bytes;                   /* that the workspace of attention's gradient may
                                                 * come to where it is cuDNN's; 0: 512 MiB */

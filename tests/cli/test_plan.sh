@@ -250,6 +250,41 @@ run "$yoke" plan large.yaml --device 4090d --ranks 1024 --node-size 8 --set trai
 expect_status 0
 [ "$(number ranks)" -eq 1024 ] || fail "not 1024 ranks"
 
+case_is "links are told, and others may be asked about"
+words="large.yaml --device 4090d --ranks 16 --node-size 8 --set train.batch=16 --set train.micro_batch=1
+    --set parallel.zero=3"
+# shellcheck disable=SC2086
+run "$yoke" plan $words
+expect_text out "links       hostmem+nccl over 25 GB/s each way to the host, without peer-to-peer and a network of 10 Gbit/s"
+expect_text out "machine     pinned by its 8 "
+expect_text out "may pin     as much as it takes: memory.host_limit is not set"
+# shellcheck disable=SC2086
+run "$yoke" plan $words --json
+expect_text out '"backend": "hostmem+nccl", "peer_to_peer": false, "link_bytes_per_s": 2.5e+10, "network_gbit_per_s": 10,'
+expect_text out '"zero": 3, "shard": "world",'
+slow=$(number step_ms)
+[ "$(number pinned_per_machine)" -eq $((8 * $(number pinned))) ] || fail "not eight times what a rank pins"
+# shellcheck disable=SC2086
+run "$yoke" plan $words --network 200 --json
+awk -v slow="$slow" -v ms="$(number step_ms)" 'BEGIN {exit !(ms < slow / 2)}' || fail "$(number step_ms) ms beside $slow"
+for card in "h200 450" "h100 450" "a100 300"; do
+    run "$yoke" plan large.yaml --device "${card% *}" --ranks 8
+    expect_text out "links       nccl over ${card#* } GB/s each way between GPUs of a node"
+done
+run "$yoke" plan large.yaml --device h200 --ranks 8 --peer-to-peer off
+expect_text out "links       hostmem over 49 GB/s each way to the host, without peer-to-peer"
+
+case_is "where links are open, the faster carries"
+words="large.yaml --device 4090d --ranks 4 --set train.micro_batch=1 --set parallel.zero=3 --json"
+for backend in auto nccl hostmem; do
+    # shellcheck disable=SC2086
+    run "$yoke" plan $words --set comm.backend=$backend
+    eval "$backend=$(number step_ms)"
+done
+# shellcheck disable=SC2154
+awk -v a="$auto" -v n="$nccl" -v h="$hostmem" 'BEGIN {exit !(n > 1.05 * h && a == h)}' ||
+    fail "auto takes $auto ms, nccl $nccl and hostmem $hostmem"
+
 case_is "a model that no plan can hold"
 refused "take a smaller model" tiny.yaml --device h200 --set model.layers=4096 --set model.width=1048576 \
     --set model.heads=65536 --set model.vocab=16777216 --set model.ffn=4194304
@@ -261,6 +296,7 @@ refused "4090d" tiny.yaml --device 4091
 refused "the nearest is train.steps" tiny.yaml --set train.stepz=1
 refused "--trace: its value is empty" tiny.yaml --trace ''
 refused "--device: its value is empty" tiny.yaml --device=
+refused "--peer-to-peer: maybe is neither on nor off" large.yaml --device h200 --ranks 2 --peer-to-peer maybe
 refused "it shows one step, and --fit lists many" large.yaml --device h200 --fit --trace t.json
 
 case_is "a device may stand in for the file's, and not contradict another option"

@@ -141,6 +141,7 @@ static yk_status plan_tiny(const char *const *sets, int64_t limit, int ranks, yk
     assert_int_equal(yk_model_shape_from_config(config, shape), YK_OK);
     assert_int_equal(yk_device_spec_find("h200", &spec), YK_OK);
     spec.memory_bytes = INT64_MAX;
+    spec.peer_rate = 0; /* so that there is something to wait for */
     yk_topology topology = yk_ranks_topology(&spec, ranks, ranks);
     return yk_plan_make(config, shape, &spec, ranks > 1 ? &topology : NULL, 0, plan_out);
 }

@@ -14,6 +14,8 @@
  *              multiprocessor's 128 lanes
  *              cuDNN's on sm_90: measured
  *   memory     0.81 to 0.90, what norms reach; PCIe 0.80 of the raw rate, both ways in use
+ *   peers      the data sheet's NVLink, each way, between the cards of an HGX or DGX machine; GeForce
+ *              cards reach each other by way of the host alone
  *
  * Shares were measured on an H200: products, attention at head sizes 64 and 128, norms, AdamW, copies.
  * memory_bytes is what CUDA reports as the card's total. Of it, CUDA's context and the libraries'
@@ -108,8 +110,8 @@ static const known_spec known_specs[] = {
       .memory_rate = 1613 * GIGA,
       .host_link_rate = 50 * GIGA,
       .launch_s = 3e-6}},
-    /* 80 GB SXM: 108 at 1.41 GHz; 19.5 fp32, 156 TF32, 312 bf16, 2039 GB/s, PCIe 4.0 x16. A100
-     * data sheet. */
+    /* 80 GB SXM: 108 at 1.41 GHz; 19.5 fp32, 156 TF32, 312 bf16, 2039 GB/s, PCIe 4.0 x16,
+     * NVLink 600 GB/s, both ways together. A100 data sheet. */
     {"a100",
      "NVIDIA A100",
      {.name = "NVIDIA A100-SXM4-80GB",
@@ -121,9 +123,10 @@ static const known_spec known_specs[] = {
       .attention_flops = RATES(3.1, 218),
       .memory_rate = 1750 * GIGA,
       .host_link_rate = 25 * GIGA,
+      .peer_rate = 300 * GIGA,
       .launch_s = 4e-6}},
-    /* 80 GB SXM: 132 at 1.755 GHz; 67 fp32, 495 TF32, 989 bf16, 3350 GB/s, PCIe 5.0 x16. H100 data
-     * sheet. */
+    /* 80 GB SXM: 132 at 1.755 GHz; 67 fp32, 495 TF32, 989 bf16, 3350 GB/s, PCIe 5.0 x16,
+     * NVLink 900 GB/s, both ways together. H100 data sheet. */
     {"h100",
      "NVIDIA H100",
      {.name = "NVIDIA H100 80GB HBM3",
@@ -136,8 +139,10 @@ static const known_spec known_specs[] = {
       .attention_flops = RATES(10.7, 380),
       .memory_rate = 2750 * GIGA,
       .host_link_rate = 49 * GIGA,
+      .peer_rate = 450 * GIGA,
       .launch_s = 3e-6}},
-    /* 132 at 1.755 GHz; 67 fp32, 495 TF32, 989 bf16, 4800 GB/s, PCIe 5.0 x16. H200 data sheet. */
+    /* 132 at 1.755 GHz; 67 fp32, 495 TF32, 989 bf16, 4800 GB/s, PCIe 5.0 x16,
+     * NVLink 900 GB/s, both ways together. H200 data sheet. */
     {"h200",
      "NVIDIA H200",
      {.name = "NVIDIA H200",
@@ -150,6 +155,7 @@ static const known_spec known_specs[] = {
       .attention_flops = RATES(10.7, 380),
       .memory_rate = 3900 * GIGA,
       .host_link_rate = 49 * GIGA,
+      .peer_rate = 450 * GIGA,
       .launch_s = 3e-6}},
     /* Two cores at 2.5 GHz with AVX-512, as cpu/ describes them. */
     {"cpu",
