@@ -116,7 +116,7 @@ take_tests() {
     local tree=$folder/check test
     mkdir -p "$tree/build-cuda" "$tree/bench"
     tar c --exclude='*.pyc' tests | tar x -C "$tree"
-    cp bench/gpu.sh bench/floor.py bench/torch_gpu.py "$tree/bench/"
+    cp bench/gpu.sh bench/rows.sh bench/floor.py bench/torch_gpu.py "$tree/bench/"
     cp "$program" "$tree/build-cuda/yoke"
     while read -r test; do
         [ -x "$build/$test" ] || complain 2 "$build/$test is not there; build all of $build first"

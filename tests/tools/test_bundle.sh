@@ -145,6 +145,9 @@ for program in $("$YK_SOURCE/tests/gpu/run.sh" --list); do
 done
 bundle "$scratch/build" --with tests
 expect_status 0
+run "$scratch/bundle/check/bench/gpu.sh" --out "$scratch/rows" --list gpt2-124m
+expect_status 0
+expect_text out "yoke gpt2-124m fp32 states"
 if [ ! -e /dev/nvidiactl ]; then
     on_node "$scratch/bundle/gpu-test"
     expect_status 0
