@@ -17,9 +17,8 @@
 #   --compile MODE  how PyTorch compiles: full, or block, which starts sooner (full)
 #   --list          print the labels of the rows and run none
 set -uo pipefail
+. "$(dirname "$0")/rows.sh"
 cd "$(dirname "$0")/.."
-
-. bench/rows.sh
 
 models=()
 while [ $# -gt 0 ]; do

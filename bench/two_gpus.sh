@@ -27,9 +27,8 @@
 # NVLink multicast stays off (NCCL_NVLS_ENABLE=0). "nop2p" is NCCL_P2P_DISABLE=1, which makes cards with
 # NVLink behave like those without: through host memory.
 set -uo pipefail
+. "$(dirname "$0")/rows.sh"
 cd "$(dirname "$0")/.."
-
-. bench/rows.sh
 
 steps=20 torch='' full=''
 parts=()
