@@ -2,7 +2,7 @@
  *
  * Used for gradients of bias where the product's epilogue does not bring them, and to add up the
  * partial sums of other kernels. Rows are cut into parts, a block sums the columns of one part, and
- * sum_parts adds the parts: each of its threads takes every 16th, then the 16 are added in order.
+ * sum_parts adds the parts: each of its threads takes every 32nd, then the 32 are added in order.
  *
  * Bytes per element: read once. There are as many blocks as run at one time, so that parts are few and
  * adding them up costs a launch and one wait for memory; and each thread has several rows on the way,
@@ -11,21 +11,23 @@
 #include "runtime/device/cuda/kernels.cuh"
 #include "runtime/device/cuda/sizes.h"
 
-#define THREADS 256
-#define BLOCKS  4  /* that run on a multiprocessor at one time */
+#define THREADS 512
+#define BLOCKS  2  /* that run on a multiprocessor at one time */
 #define ROWS    8  /* on the way to a thread of sum_part */
-#define COLUMNS 32 /* of a block of sum_parts */
-#define SHARES  16
-#define PARTS   12 /* on the way to a thread of sum_parts */
+#define COLUMNS 16 /* of a block of sum_parts */
+#define SHARES  32
+#define PARTS   8 /* on the way to a thread of sum_parts */
 
 /* parts is (gridDim.y, N). Neighbouring threads own neighbouring packs of columns; the block's row
- * groups take every `groups`-th row of the part and are added in order at the end. */
+ * groups take every `groups`-th row of the part and are added in order at the end, by a thread for
+ * each column. The 4 keeps what a warp reads then in different banks. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     sum_part(float *parts, const T *__restrict__ x, int64_t m, int64_t n, int64_t part_rows)
 {
-    __shared__ float group_sums[THREADS * V];
+    __shared__ float group_sums[V][THREADS + 4];
     int lanes = blockDim.x, group = threadIdx.y, groups = blockDim.y;
+    int thread = group * lanes + threadIdx.x;
     int64_t c = ((int64_t)blockIdx.x * lanes + threadIdx.x) * V;
     int64_t r = (int64_t)blockIdx.y * part_rows, end = r + part_rows < m ? r + part_rows : m;
     float sum[V] = {};
@@ -43,13 +45,14 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
         }
     }
 #pragma unroll
-    for (int i = 0; i < V; i++) group_sums[(group * lanes + threadIdx.x) * V + i] = sum[i];
+    for (int i = 0; i < V; i++) group_sums[i][thread] = sum[i];
     __syncthreads();
-    if (group != 0 || c >= n) return;
-    for (int g = 1; g < groups; g++)
-#pragma unroll
-        for (int i = 0; i < V; i++) sum[i] += group_sums[(g * lanes + threadIdx.x) * V + i];
-    store_f32<V>(parts + (int64_t)blockIdx.y * n + c, sum);
+    c = (int64_t)blockIdx.x * lanes * V + thread;
+    if (thread >= lanes * V || c >= n) return;
+    float total = 0;
+#pragma unroll 8
+    for (int g = 0; g < groups; g++) total += group_sums[thread % V][g * lanes + thread / V];
+    parts[(int64_t)blockIdx.y * n + c] = total;
 }
 
 template <typename T>

@@ -57,7 +57,7 @@ static inline yk_cuda_embed_layout yk_cuda_embed_plan(int64_t rows, int64_t cols
 
 /* Columns of a block of a column sum, and blocks in all: as many as run at one time. */
 #define YK_CUDA_COLUMN_SUM_COLUMNS 256
-#define YK_CUDA_COLUMN_SUM_BLOCKS  528
+#define YK_CUDA_COLUMN_SUM_BLOCKS  264
 
 /* Parts that the rows of a column sum are cut into. */
 static inline int64_t yk_cuda_column_sum_parts(int64_t m, int64_t n)
