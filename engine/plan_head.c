@@ -24,14 +24,16 @@
 #define LARGE_GAIN 0.002
 
 /* Chunks of a micro-batch that a plan goes through one by one. What needs more spends its time on reading
- * the head's matrix. */
+ * the head's matrix; but as many rows as `auto` takes at the least are let through, however many micro-batches
+ * have. */
 #define CHUNKS_MOST 4096
+#define ROWS_AUTO   256
 
 bool yk_plan_head_is_cut_up(const yk_config *config)
 {
     int64_t chunk = config->memory.head_chunk;
     int64_t rows = yk_max(config->train.micro_batch, 1) * config->train.seq_len;
-    return chunk != YK_AUTO && yk_div_up(rows, chunk) > CHUNKS_MOST;
+    return chunk != YK_AUTO && chunk < ROWS_AUTO && yk_div_up(rows, chunk) > CHUNKS_MOST;
 }
 
 yk_status yk_plan_check_head(const yk_config *config)
@@ -43,7 +45,8 @@ yk_status yk_plan_check_head(const yk_config *config)
                    "%" PRId64 " cuts a micro-batch of %" PRId64 " tokens into %" PRId64
                    " chunks, each of which reads the head's whole matrix; set it to %" PRId64
                    " or more, or to auto",
-                   chunk, rows, yk_div_up(rows, chunk), yk_div_up(rows, CHUNKS_MOST));
+                   chunk, rows, yk_div_up(rows, chunk),
+                   yk_min(yk_div_up(rows, CHUNKS_MOST), ROWS_AUTO));
 }
 
 int yk_plan_head_chunks(const yk_plan_target *target, const yk_config *config,

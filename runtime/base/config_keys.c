@@ -367,8 +367,8 @@ const yk_config_key yk_config_keys[] = {
     {INT(memory.head_chunk), .initial = "auto", .unit = "tokens", .min = 1, .max = 1 << 24,
      .may_be_auto = true, .also = "loss_chunk_size",
      .text = "Tokens whose logits are in memory at a time. auto: on a GPU as the plan finds it "
-             "fastest, 16384 at the most; on processors what 32 MiB hold. A number cuts a "
-             "micro-batch into 4096 chunks at the most."},
+             "fastest, 16384 at the most; on processors what 32 MiB hold. A number under "
+             "256 cuts a micro-batch into 4096 chunks at the most."},
     {BYTES(memory.device_limit), .initial = "0", .min = 0, .max = INT64_C(1) << 46,
      .also = "max_memory gpu_memory_limit",
      .text = "Use no more of the device's memory than this. 0: all that is free."},

@@ -218,6 +218,9 @@ expect_text out "train.micro_batch: 4,"
 refused "memory.head_chunk: 1 cuts a micro-batch of 8192 tokens into 8192 chunks" large.yaml --device 4090d \
     --set train.micro_batch=8 --set memory.head_chunk=1
 expect_text err "set it to 2 or more, or to auto"
+run "$yoke" plan large.yaml --device h200 --set model.preset=gpt2-124m --set train.batch=2048 \
+    --set train.micro_batch=2048 --set memory.head_chunk=256 --set memory.offload='[inputs]' --set memory.recompute=block
+expect_no_text err "cuts a micro-batch" # which auto may have chosen
 
 [ "$(run "$yoke" plan large.yaml --device h200 --set memory.device_limit=60GiB --fit --json;
     grep -o '"choices"' <<<"$out" | wc -l)" -ge 3 ] || fail "no ranking as JSON"
