@@ -1,13 +1,13 @@
 /* runtime/device/cuda/race.c - timing candidates against each other.
  *
- * A heat times each candidate once, and a burst those near the best: a millisecond each, in turns, of
- * which the least counts, since whatever else the machine does only ever adds. But a burst is run at
- * the card's highest clock, while in a training step the card is at the limit of its power and what
- * counts of a kernel is its energy: whoever draws more lowers the clock, by as much as 5 % between
- * kernels for one product. So those that look as fast as the first run finals, long blocks in turns,
- * forth and back so that what drifts does so for all. An H200's clock follows the power some 50 ms
- * late and settles within 100 to 200 ms: until then a block is timed at the clock of the one before it,
- * and its first half does not count. finals.h says who wins.
+ * A heat times each candidate once, and a burst those near the best: a millisecond each, in turns,
+ * of which the least counts, since whatever else the machine does only ever adds. But a burst is run
+ * at the card's highest clock, while in a training step the card is at the limit of its power and
+ * what counts of a kernel is its energy: whoever draws more lowers the clock, by as much as 5 %
+ * between kernels for one product. So those that look as fast as the first run finals, long blocks in
+ * turns, forth and back so that what drifts does so for all. An H200's clock follows the power some
+ * 50 ms late and settles within 100 to 200 ms: until then a block is timed at the clock of the one
+ * before it, and its first half does not count. finals.h says who wins.
  */
 #include "runtime/device/cuda/race.h"
 
@@ -37,9 +37,9 @@ typedef struct effort {
 } effort;
 
 static const effort brief = {
-    .warm_ms = 100, .block_ms = 200, .enter = 0.97f, .rounds = 2, .n_finalists = 2};
+    .warm_ms = 100, .block_ms = 200, .enter = 0.97f, .rounds = 2, .n_finalists = 3};
 static const effort thorough = {
-    .warm_ms = 200, .block_ms = 240, .enter = 1.05f, .rounds = 4, .n_finalists = 3};
+    .warm_ms = 200, .block_ms = 240, .enter = 1.05f, .rounds = 4, .n_finalists = 4};
 
 typedef struct stopwatch {
     cudaEvent_t begin, end;
@@ -144,20 +144,21 @@ static int fastest(const float *ms, int n)
     return best;
 }
 
-/* The first candidate, and as many of the fastest others as effort allows, if they repeat their bits. */
+/* The first candidate, and as many of the fastest others as effort allows, if they repeat bits. */
 static yk_status pick_finalists(const yk_race *race, const effort *e, int n, const float *burst,
                                 yk_finals *finals)
 {
     float ms[MAX_CANDIDATES];
     float limit = burst[0] * e->enter;
     memcpy(ms, burst, (size_t)n * sizeof *ms);
-    *finals = (yk_finals){.n = 1};
+    *finals = (yk_finals){.n = 1, .frugal = race->frugal && burst[0] < NEVER};
+    finals->who[0].burst_ms = burst[0];
     ms[0] = NEVER;
     for (int i = fastest(ms, n); ms[i] < NEVER && ms[i] <= limit && finals->n < e->n_finalists;
          i = fastest(ms, n)) {
         bool same = false;
         YK_TRY(repeats_its_bits(race, i, &same));
-        if (same) finals->who[finals->n++] = (yk_finalist){.candidate = i};
+        if (same) finals->who[finals->n++] = (yk_finalist){.candidate = i, .burst_ms = burst[i]};
         ms[i] = NEVER;
     }
     return YK_OK;
