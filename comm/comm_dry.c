@@ -22,6 +22,7 @@
 /* Messages and bytes that a rank sends at each level. */
 typedef struct traffic {
     double local_messages, local_bytes, across_messages, across_bytes;
+    double brought; /* to host memory that the ranks of a node share: of hostmem */
 } traffic;
 
 static bool by_hostmem(const yk_comm *c)
@@ -49,6 +50,15 @@ static double wait_for_link(yk_comm *c, const yk_stream *stream, double busy_s)
     return wait;
 }
 
+/* Over the link to the host, that copies take, too: by NCCL, what is sent and as much that is received. */
+static yk_status charge_link(const yk_comm *c, yk_stream *stream, const traffic *t, double busy_s,
+                             double memory_bytes)
+{
+    bool past = !by_hostmem(c) && yk_device_get_spec(c->o.device)->peer_rate > 0;
+    double in = past ? 0 : t->local_bytes, out = by_hostmem(c) ? t->brought : in;
+    return yk_stream_charge_link(stream, busy_s, memory_bytes, in, out);
+}
+
 static yk_status charge(yk_comm *c, yk_stream *stream, const traffic *t, double memory_bytes)
 {
     double links = link_seconds(c, t);
@@ -56,7 +66,7 @@ static yk_status charge(yk_comm *c, yk_stream *stream, const traffic *t, double 
     double before = yk_stream_now(stream), busy = links > memory ? links : memory;
     double wait = wait_for_link(c, stream, busy);
     if (wait > 0) YK_TRY(yk_stream_charge(stream, wait, 0));
-    YK_TRY(yk_stream_charge(stream, busy, memory_bytes));
+    YK_TRY(charge_link(c, stream, t, busy, memory_bytes));
     atomic_fetch_add(&c->bytes_sent, (int64_t)(t->local_bytes + t->across_bytes));
     atomic_fetch_add(&c->n_collectives, 1);
     atomic_fetch_add(&c->busy_ns, (int64_t)((yk_stream_now(stream) - before) * 1e9));
@@ -71,6 +81,7 @@ static traffic gather_traffic(const yk_comm *c, double bytes)
         .local_bytes = (double)(c->n_local - 1) * c->n_nodes * bytes,
         .across_messages = c->n_nodes - 1,
         .across_bytes = (c->n_nodes - 1) * bytes,
+        .brought = c->n_nodes * bytes,
     };
 }
 
@@ -80,6 +91,7 @@ static traffic scatter_traffic(const yk_comm *c, int64_t count, yk_dtype wire)
     traffic t = gather_traffic(c, (double)count * (double)yk_dtype_bytes(wire));
     int64_t chunk = by_hostmem(c) ? yk_comm_hostmem_chunk(c, count, wire) : c->chunk;
     double n_chunks = chunk > 0 ? (double)yk_div_up(count, chunk) : 1;
+    t.brought = t.local_bytes;
     t.local_messages *= n_chunks * c->n_nodes;
     t.across_messages *= n_chunks;
     return t;
@@ -127,6 +139,7 @@ static yk_status dry_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream
         traffic back = gather_traffic(c, (double)r->count * wire);
         t.local_messages += back.local_messages;
         t.local_bytes += back.local_bytes;
+        t.brought += back.brought;
         t.across_messages += back.across_messages;
         t.across_bytes += back.across_bytes;
         memory += n * (element + wire);
@@ -179,16 +192,16 @@ static yk_status dry_shelve(yk_comm *c)
     return YK_OK;
 }
 
-/* A copy of what lies in this rank's own host memory. */
-static yk_status charge_own(const yk_comm *c, int64_t bytes, yk_stream *stream)
+/* A copy to or from this rank's own host memory. */
+static yk_status charge_own(int64_t bytes, bool to_host, yk_stream *stream)
 {
-    double seconds = (double)bytes / yk_device_get_spec(c->o.device)->host_link_rate;
-    return yk_stream_charge(stream, seconds, (double)bytes);
+    double b = (double)bytes;
+    return yk_stream_charge_link(stream, 0, b, to_host ? 0 : b, to_host ? b : 0);
 }
 
 static yk_status dry_put(yk_comm *c, int item, const void *data, yk_stream *stream)
 {
-    return data ? charge_own(c, c->shelf->items[item].bytes, stream) : YK_OK;
+    return data ? charge_own(c->shelf->items[item].bytes, true, stream) : YK_OK;
 }
 
 static yk_status dry_take(yk_comm *c, int item, void *full, const void *own, yk_stream *stream)
@@ -197,7 +210,7 @@ static yk_status dry_take(yk_comm *c, int item, void *full, const void *own, yk_
     const yk_shelf_item *it = &c->shelf->items[item];
     traffic t = {.local_messages = (double)(c->size - 1) * yk_shelf_n_pieces(it),
                  .local_bytes = (double)(c->size - 1) * (double)it->bytes};
-    if (!own) YK_TRY(charge_own(c, it->bytes, stream));
+    if (!own) YK_TRY(charge_own(it->bytes, false, stream));
     return charge(c, stream, &t, t.local_bytes);
 }
 

@@ -58,7 +58,9 @@ typedef struct yk_backend {
     void (*stream_destroy)(yk_stream *s);
     yk_status (*stream_synchronize)(yk_stream *s);
     yk_status (*stream_run)(yk_stream *s, yk_stream_fn fn, const void *context, int64_t bytes);
-    yk_status (*stream_charge)(yk_stream *s, double seconds, double bytes); /* NULL but on dry */
+    /* `link_bytes` to the device and to the host. NULL but on dry. */
+    yk_status (*stream_charge)(yk_stream *s, double seconds, double bytes,
+                               const double link_bytes[2]);
     double (*stream_now)(const yk_stream *s);
     yk_status (*event_create)(yk_event *e);
     void (*event_destroy)(yk_event *e);

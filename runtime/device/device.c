@@ -133,11 +133,18 @@ yk_status yk_stream_run(yk_stream *stream, yk_stream_fn fn, const void *context,
     return stream->device->backend->stream_run(stream, fn, context, bytes);
 }
 
+yk_status yk_stream_charge_link(yk_stream *stream, double seconds, double bytes, double to_device,
+                                double to_host)
+{
+    REQUIRE(seconds >= 0 && bytes >= 0 && to_device >= 0 && to_host >= 0);
+    if (!stream->device->backend->stream_charge) return YK_OK;
+    return stream->device->backend->stream_charge(stream, seconds, bytes,
+                                                  (const double[]){to_device, to_host});
+}
+
 yk_status yk_stream_charge(yk_stream *stream, double seconds, double bytes)
 {
-    REQUIRE(seconds >= 0 && bytes >= 0);
-    if (!stream->device->backend->stream_charge) return YK_OK;
-    return stream->device->backend->stream_charge(stream, seconds, bytes);
+    return yk_stream_charge_link(stream, seconds, bytes, 0, 0);
 }
 
 double yk_stream_now(const yk_stream *stream)

@@ -224,6 +224,11 @@ yk_status yk_stream_run(yk_stream *stream, yk_stream_fn fn, const void *context,
  * memory and is none of ops.h; elsewhere nothing.                                       [stream] */
 yk_status yk_stream_charge(yk_stream *stream, double seconds, double bytes);
 
+/* The same of what brings bytes from the host to a described GPU and others back, over the link that copies
+ * take, too: where these are under way it takes longer.                                  [stream] */
+yk_status yk_stream_charge_link(yk_stream *stream, double seconds, double bytes, double to_device,
+                                double to_host);
+
 /* Seconds on the stream's clock: virtual on a dry device, real elsewhere. */
 double yk_stream_now(const yk_stream *stream);
 

@@ -291,23 +291,20 @@ static void what_a_step_waits_for_is_counted_to_the_end(void **state)
     yk_plan_fini(&one);
 }
 
-/* A step that sums once waits as long as one that sums at its only micro-batch, which is the same. With more
- * micro-batches the last alone is summed, and some of that waiting is for what comes back from the host. */
+/* A step that sums once waits as long as one that sums at its only micro-batch, which is the same. */
 static void waiting_is_counted_where_gradients_are_away(void **state)
 {
     (void)state;
-    const char *rows[][2] = {{"parallel.zero=2", "train.batch=32"},
-                             {"parallel.zero=1", "train.batch=32"},
-                             {"parallel.zero=1", "train.batch=96"}};
+    static const char *const stages[] = {"parallel.zero=1", "parallel.zero=2"};
     yk_config config;
     yk_model_shape shape;
     yk_plan plan;
-    double exposed_s[3];
-    for (int i = 0; i < 3; i++) {
+    double exposed_s[2];
+    for (int i = 0; i < 2; i++) {
         const char *sets[] = {"model.preset=qwen2.5-3b",
                               "model.layers=36",
-                              rows[i][0],
-                              rows[i][1],
+                              stages[i],
+                              "train.batch=32",
                               "train.micro_batch=4",
                               "comm.backend=nccl",
                               "memory.offload=[grads]",
@@ -318,7 +315,6 @@ static void waiting_is_counted_where_gradients_are_away(void **state)
         yk_config_fini(&config);
     }
     assert_true(fabs(exposed_s[1] / exposed_s[0] - 1) < 0.01);
-    assert_true(exposed_s[2] > 0.7 * exposed_s[0] && exposed_s[2] <= exposed_s[0]);
 }
 
 /* With less room on the device than the states take, they go to the host; without room there, no. */

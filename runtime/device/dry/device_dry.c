@@ -4,12 +4,14 @@
  *           issued it, and takes yk_cost_seconds() + launch_s. The host's clock
  *           moves when it waits: for a stream, for an event, and in every call on a compute stream
  *           where the described device is a CPU, since those return when the work is done. Of a GPU,
- *           collectives take a share of the computation beside them; else streams do not slow each
- *           other down.
+ *           collectives take a share of the computation beside them, and copies and collectives that go
+ *           over the link to the host take turns, one way and the other; else streams do not slow
+ *           each other down.
  * Memory.   Addresses lie in a range that no process can map, so that a stray access faults at
  *           once, and none is given twice. There is no limit: a plan measures what is asked for,
  *           and whoever plans compares it with what the device has.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +40,17 @@ typedef struct known_time {
     double seconds;
 } known_time;
 
+/* When the link to the host is taken one way: spans apart from each other, in order. What is short slips in
+ * between. */
+#define SHORT_BYTES 1e6
+#define N_TAKEN 64
+typedef struct dry_link {
+    busy_span spans[N_TAKEN + 1];
+    int n;
+} dry_link;
+
 typedef struct dry_device {
+    dry_link links[2]; /* to the device, to the host */
     known_time known[N_KNOWN];
     busy_span busy[N_BUSY];
     int next_busy;
@@ -271,6 +283,36 @@ static double held_up(const dry_device *device, double begin_s, double work_s)
     return sum;
 }
 
+/* Let a transfer of `work_s` seconds go over the link while nothing else does, from `begin_s` on; returns
+ * when it is through. */
+static double cross(dry_link *l, double begin_s, double work_s)
+{
+    busy_span *s = l->spans, mine = {begin_s, begin_s + work_s};
+    int first = l->n, last;
+    while (first > 0 && s[first - 1].end_s > begin_s) first--;
+    for (last = first; last < l->n && s[last].begin_s < mine.end_s; last++) {
+        mine.end_s += s[last].end_s - fmax(s[last].begin_s, begin_s);
+        mine.begin_s = fmin(mine.begin_s, s[last].begin_s);
+    }
+    memmove(&s[first + 1], &s[last], (size_t)(l->n - last) * sizeof *s);
+    s[first] = mine;
+    l->n += 1 - (last - first);
+    if (l->n <= N_TAKEN) return mine.end_s;
+    memmove(s, &s[1], (size_t)N_TAKEN * sizeof *s); /* the oldest is past */
+    l->n = N_TAKEN;
+    return mine.end_s;
+}
+
+/* How long it takes a stream, from when it can begin, to move `bytes` one way. */
+static double cross_seconds(yk_stream *s, int way, double bytes)
+{
+    dry_device *device = s->device->state;
+    double work_s = bytes / s->device->spec.host_link_rate;
+    if (s->device->spec.kind != YK_DEVICE_CUDA || bytes < SHORT_BYTES) return work_s;
+    double begin_s = fmax(dry_stream_now(s), device->host_s);
+    return cross(&device->links[way], begin_s, work_s) - begin_s;
+}
+
 /* Put what takes `work_s` seconds on the stream's clock and count it. */
 static void spend(yk_stream *s, double work_s, double flops, double bytes, int64_t n_ops)
 {
@@ -329,8 +371,11 @@ static void dry_graph_destroy(yk_device *d, void *graph)
     free(graph);
 }
 
-static yk_status dry_stream_charge(yk_stream *s, double seconds, double bytes)
+static yk_status dry_stream_charge(yk_stream *s, double seconds, double bytes,
+                                   const double link_bytes[2])
 {
+    for (int way = 0; way < 2; way++)
+        if (link_bytes[way] > 0) seconds = fmax(seconds, cross_seconds(s, way, link_bytes[way]));
     if (bytes > 0) note_collective(s, seconds);
     return charge_time(s, seconds, 0, bytes);
 }
@@ -437,7 +482,8 @@ static yk_status dry_copy(yk_stream *s, void *dst, const void *src, int64_t byte
     (void)dst;
     (void)src;
     if (kind == YK_COPY_DEVICE) return charge_memory(s, 2 * (double)bytes);
-    return charge_time(s, (double)bytes / s->device->spec.host_link_rate, 0, (double)bytes);
+    int way = kind == YK_COPY_DEVICE_TO_HOST;
+    return charge_time(s, cross_seconds(s, way, (double)bytes), 0, (double)bytes);
 }
 
 static yk_status dry_zero(yk_stream *s, void *dst, int64_t bytes)

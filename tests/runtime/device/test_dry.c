@@ -167,6 +167,41 @@ static void streams_run_apart_and_events_order_them(void **state)
     close_bench(x);
 }
 
+/* Copies one way take turns on the link, whatever their streams and the order in which they are issued; those
+ * the other way, and what is short, do not wait. A collective through the host takes its part of the link. */
+static void transfers_one_way_share_the_link(void **state)
+{
+    (void)state;
+    yk_device_spec spec = round_rates;
+    spec.host_link_rate = 1e7;
+    bench x = open_bench(spec);
+    yk_stream *streams[4];
+    void *memory = memory_of(x);
+    double launch = spec.launch_s;
+    int64_t bytes = 10000000; /* a second's */
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(yk_stream_create(x.device, YK_STREAM_TRANSFER, "copies", &streams[i]),
+                         YK_OK);
+    /* From 10 s on, issued first; the next fills what is free before and behind it. */
+    assert_int_equal(yk_stream_charge(streams[0], 10 - launch, 0), YK_OK);
+    assert_int_equal(yk_copy(streams[0], memory, memory, bytes, YK_COPY_HOST_TO_DEVICE), YK_OK);
+    expect_near(yk_stream_now(streams[0]), 11 + launch);
+    assert_int_equal(yk_copy(streams[1], memory, memory, 12 * bytes, YK_COPY_HOST_TO_DEVICE),
+                     YK_OK);
+    expect_near(yk_stream_now(streams[1]), 13 + launch);
+    assert_int_equal(yk_copy(streams[2], memory, memory, 2 * bytes, YK_COPY_DEVICE_TO_HOST), YK_OK);
+    expect_near(yk_stream_now(streams[2]), 2 + launch);
+    assert_int_equal(yk_copy(streams[3], memory, memory, 1000, YK_COPY_HOST_TO_DEVICE), YK_OK);
+    expect_near(yk_stream_now(streams[3]), 1e-4 + launch);
+    /* For 5 seconds, of which it takes the link for 4. */
+    assert_int_equal(yk_stream_charge_link(streams[2], 5, 1, 0, 4e7), YK_OK);
+    expect_near(yk_stream_now(streams[2]), 7 + 2 * launch);
+    assert_int_equal(yk_copy(streams[3], memory, memory, bytes, YK_COPY_DEVICE_TO_HOST), YK_OK);
+    expect_near(yk_stream_now(streams[3]), 7 + launch);
+    for (int i = 0; i < 4; i++) yk_stream_destroy(streams[i]);
+    close_bench(x);
+}
+
 /* What the host issues after a wait cannot have started before the wait's end. */
 static void the_hosts_waits_order_streams_too(void **state)
 {
@@ -503,6 +538,7 @@ int main(void)
         cmocka_unit_test(a_sequence_has_the_time_and_counts_of_its_parts),
         cmocka_unit_test(a_product_has_the_rate_that_holds_when_it_is_enqueued),
         cmocka_unit_test(streams_run_apart_and_events_order_them),
+        cmocka_unit_test(transfers_one_way_share_the_link),
         cmocka_unit_test(the_hosts_waits_order_streams_too),
         cmocka_unit_test(a_described_cpu_runs_its_streams_one_after_the_other),
         cmocka_unit_test(gradients_that_accumulate_are_read_as_well),
