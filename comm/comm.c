@@ -231,22 +231,23 @@ int64_t yk_comm_shared_bytes(const yk_comm *c)
     return yk_comm_hostmem_shared_bytes(c) + yk_comm_shelf_bytes(c);
 }
 
-/* NCCL's communicators for a group and those that it is composed of. */
-static int n_communicators(const yk_comm *c)
+/* Add what NCCL takes for a group and those that it is composed of, NULL for none. */
+static void add_library_bytes(const yk_comm *c, int64_t *bytes)
 {
     const yk_comm *parts[2] = {NULL, NULL};
-    if (!c) return 0;
-    if (c->stands_for == &yk_comm_nccl) return YK_COMM_NCCL_LANES;
+    if (!c) return;
+    bool peers = c->n_local > 1 && yk_device_get_spec(c->o.device)->peer_rate > 0;
+    if (c->stands_for == &yk_comm_nccl) *bytes += yk_comm_nccl_group_bytes(peers);
     if (c->stands_for == &yk_comm_levels) yk_comm_levels_parts(c, parts);
     if (c->stands_for == &yk_comm_split) yk_comm_split_parts(c, parts);
-    return n_communicators(parts[0]) + n_communicators(parts[1]);
+    for (int i = 0; i < 2; i++) add_library_bytes(parts[i], bytes);
 }
 
 int64_t yk_comm_library_bytes(const yk_comm *const *groups, int n)
 {
-    int all = 0;
-    for (int i = 0; i < n; i++) all += n_communicators(groups[i]);
-    return yk_comm_nccl_library_bytes(all);
+    int64_t all = 0;
+    for (int i = 0; i < n; i++) add_library_bytes(groups[i], &all);
+    return all > 0 ? YK_COMM_NCCL_BYTES + all : 0;
 }
 
 int yk_comm_index(const yk_comm *c)

@@ -2,8 +2,9 @@
  * that a dry group takes what the one that it stands for takes.
  *
  * A message should be so long that its start does not show: eight slots of 8 MiB for two ranks. What NCCL
- * takes for itself is an estimate, measured on H200s with two ranks that meet in host memory: 436 MiB stay
- * when all communicators have gone, and two take 60 more. With more channels, as over NVLink, they take more.
+ * takes for itself is an estimate, measured on H200s with two ranks: 436 MiB stay when all communicators
+ * have gone. Two of them take 60 more where ranks meet in host memory, and 1,360 over NVLink, of which the
+ * most is taken by the first collectives. With more ranks it may be more.
  */
 #include "comm/nccl_layout.h"
 
@@ -13,12 +14,12 @@
 #define CHUNK_MIN_ELEMENTS 65536
 #define SMALL              256 /* bytes that each of the small things has */
 
-#define LIBRARY_BYTES      ((int64_t)436 << 20)
 #define COMMUNICATOR_BYTES ((int64_t)30 << 20)
+#define PEERS_BYTES        ((int64_t)680 << 20)
 
-int64_t yk_comm_nccl_library_bytes(int n_communicators)
+int64_t yk_comm_nccl_group_bytes(bool peers)
 {
-    return n_communicators > 0 ? LIBRARY_BYTES + n_communicators * COMMUNICATOR_BYTES : 0;
+    return YK_COMM_NCCL_LANES * (peers ? PEERS_BYTES : COMMUNICATOR_BYTES);
 }
 
 int64_t yk_comm_nccl_chunk(const yk_comm *c)

@@ -16,8 +16,10 @@ typedef struct nccl_layout {
 /* NCCL's communicators of a group: it carries one thing at a time in each. */
 #define YK_COMM_NCCL_LANES 2
 
-/* Device memory that NCCL takes for itself with so many communicators: an estimate; 0 for none. */
-int64_t yk_comm_nccl_library_bytes(int n_communicators);
+/* Device memory that NCCL takes once it is used, and for a group whose ranks reach each other's memory, or
+ * do not: estimates. */
+#define YK_COMM_NCCL_BYTES ((int64_t)436 << 20)
+int64_t yk_comm_nccl_group_bytes(bool peers);
 
 /* Elements that a slot holds; 0: no slots. */
 int64_t yk_comm_nccl_chunk(const yk_comm *comm);

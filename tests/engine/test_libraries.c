@@ -19,16 +19,14 @@
 
 /* ---- planned ------------------------------------------------------------------------------ */
 
-/* What a plan of a tiny model counts for libraries on `ranks` ranks of an H200, as the sum of its items;
- * *nccl_out is NCCL's. */
-static int64_t planned(int ranks, int node_size, const char *const *sets, int64_t *nccl_out)
+/* What a plan of a tiny model counts for NCCL on `ranks` ranks, beside what it counts for CUDA. */
+static int64_t planned(const char *card, int ranks, int node_size, const char *const *sets)
 {
     yk_config config;
     yk_model_shape shape;
     yk_device_spec spec;
     yk_plan plan;
-    int64_t all = 0;
-    *nccl_out = 0;
+    int64_t all = 0, nccl = 0;
     assert_int_equal(yk_config_init(&config), YK_OK);
     assert_int_equal(yk_config_set(&config, "model.preset=tiny-gpt2"), YK_OK);
     for (; *sets; sets++) assert_int_equal(yk_config_set(&config, *sets), YK_OK);
@@ -36,19 +34,19 @@ static int64_t planned(int ranks, int node_size, const char *const *sets, int64_
     config.train.batch = ranks;
     config.train.micro_batch = 1;
     assert_int_equal(yk_model_shape_from_config(&config, &shape), YK_OK);
-    assert_int_equal(yk_device_spec_find("h200", &spec), YK_OK);
+    assert_int_equal(yk_device_spec_find(card, &spec), YK_OK);
     yk_topology topology = yk_ranks_topology(&spec, ranks, node_size);
     assert_int_equal(yk_plan_make(&config, &shape, &spec, &topology, 0, &plan), YK_OK);
     for (int i = 0; i < plan.n_items; i++) {
         if (strcmp(plan.items[i].arena, "libraries") != 0) continue;
         all += plan.items[i].bytes;
-        if (strcmp(plan.items[i].name, "NCCL") == 0) *nccl_out = plan.items[i].bytes;
+        if (strcmp(plan.items[i].name, "NCCL") == 0) nccl = plan.items[i].bytes;
     }
     assert_int_equal(all, plan.library_bytes);
-    assert_int_equal(all - *nccl_out, spec.context_bytes);
+    assert_int_equal(all - nccl, spec.context_bytes);
     yk_plan_fini(&plan);
     yk_config_fini(&config);
-    return all;
+    return nccl;
 }
 
 static void nccl_counts_where_it_carries_something(void **state)
@@ -58,19 +56,15 @@ static void nccl_counts_where_it_carries_something(void **state)
     static const char *const hostmem[] = {"comm.backend=hostmem", NULL};
     static const char *const split[] = {"comm.backend=nccl", "comm.gathers=hostmem", NULL};
     static const char *const node[] = {"parallel.shard=node", "parallel.zero=2", NULL};
-    int64_t one, none, split_takes, levels, groups;
-    planned(1, 1, usual, &none);
-    assert_int_equal(none, 0);
-    planned(2, 2, hostmem, &none);
-    assert_int_equal(none, 0);
-    planned(2, 2, usual, &one);
-    assert_int_equal(one, 496 * MIB); /* as measured */
-    planned(2, 2, split, &split_takes);
-    assert_int_equal(split_takes, one);
-    planned(4, 2, hostmem, &levels); /* between nodes */
-    assert_int_equal(levels, one);
-    planned(4, 2, node, &groups); /* three groups have it loaded once */
-    assert_int_equal(groups, one + 2 * 60 * MIB);
+    /* As measured with two ranks, by way of the host and over NVLink. */
+    int64_t code = 436 * MIB, host = 60 * MIB, peers = 1360 * MIB;
+    assert_int_equal(planned("h200", 1, 1, usual), 0);
+    assert_int_equal(planned("h200", 2, 2, hostmem), 0);
+    assert_int_equal(planned("4090d", 2, 2, usual), code + host);
+    assert_int_equal(planned("h200", 2, 2, usual), code + peers);
+    assert_int_equal(planned("h200", 2, 2, split), code + peers);
+    assert_int_equal(planned("h200", 4, 2, hostmem), code + host);          /* between nodes */
+    assert_int_equal(planned("h200", 4, 2, node), code + 2 * peers + host); /* three groups */
 }
 
 /* ---- measured ----------------------------------------------------------------------------- */
