@@ -17,26 +17,31 @@ typedef struct track {
     yk_arena *staging;
     char *buffer; /* (bytes) */
     int64_t bytes;
-    yk_dtype wire;
     yk_comm *comm;
 } track;
 
-static yk_status call(const track *t, bool gathers)
+static yk_status call(const track *t, const yk_race_row *row)
 {
-    int64_t count = t->bytes / yk_dtype_bytes(t->wire) / yk_comm_size(t->comm);
-    char *own = t->buffer + yk_comm_index(t->comm) * count * yk_dtype_bytes(t->wire);
-    if (gathers) return yk_comm_all_gather(t->comm, t->buffer, own, count, t->wire, t->stream);
-    return yk_comm_reduce_scatter(t->comm, own, t->buffer, count, t->wire, false, t->stream);
+    int64_t count = row->count / yk_comm_size(t->comm);
+    char *own = t->buffer + yk_comm_index(t->comm) * count * yk_dtype_bytes(row->dtype);
+    switch (row->kind) {
+    case YK_RACE_GATHER:
+        return yk_comm_all_gather(t->comm, t->buffer, own, count, row->dtype, t->stream);
+    case YK_RACE_SCATTER:
+        return yk_comm_reduce_scatter(t->comm, own, t->buffer, count, row->dtype, false, t->stream);
+    default:
+        return yk_comm_all_reduce(t->comm, t->buffer, count, row->dtype, t->stream);
+    }
 }
 
 /* The best of a few calls, each as long as on the slowest rank. */
-static yk_status time_calls(const track *t, bool gathers, double *seconds_out)
+static yk_status time_calls(const track *t, const yk_race_row *row, double *seconds_out)
 {
     int64_t best = INT64_MAX, slowest;
     for (int i = 0; i < CALLS; i++) {
         YK_TRY(yk_world_barrier(t->world));
         int64_t begin = yk_clock_ns();
-        YK_TRY(call(t, gathers));
+        YK_TRY(call(t, row));
         YK_TRY(yk_stream_synchronize(t->stream));
         YK_TRY(yk_world_max(t->world, yk_clock_ns() - begin, &slowest));
         best = yk_min(best, slowest);
@@ -45,21 +50,22 @@ static yk_status time_calls(const track *t, bool gathers, double *seconds_out)
     return YK_OK;
 }
 
-static yk_status run(track *t, yk_comm_choice backend, double *gather_s, double *reduce_s)
+static yk_status run(track *t, yk_race *race, int backend)
 {
     int mark = yk_arena_mark(t->staging);
     YK_TRY(yk_comm_create(&(yk_comm_options){.world = t->world,
                                              .device = t->device,
-                                             .backend = backend,
-                                             .axis = YK_AXIS_WORLD,
-                                             .reduce = YK_REDUCE_EXACT,
-                                             .wire = t->wire,
-                                             .max_count = t->bytes / yk_dtype_bytes(t->wire),
+                                             .backend = race->backends[backend],
+                                             .axis = race->axis,
+                                             .reduce = race->reduce,
+                                             .wire = race->wire,
+                                             .max_count = yk_race_max_count(race),
                                              .staging = t->staging,
                                              .timeout_s = TIMEOUT_S},
                           &t->comm));
-    yk_status status = time_calls(t, true, gather_s);
-    if (status == YK_OK) status = time_calls(t, false, reduce_s);
+    yk_status status = YK_OK;
+    for (int i = 0; i < race->n_rows && status == YK_OK; i++)
+        status = time_calls(t, &race->rows[i], &race->rows[i].seconds[backend]);
     yk_comm_destroy(t->comm);
     yk_arena_pop(t->staging, mark);
     return status;
@@ -94,6 +100,51 @@ const char *yk_race_name(const yk_race *r, int i)
     return names[r->backends[i]];
 }
 
+const char *yk_race_kind_name(yk_race_kind kind)
+{
+    static const char *const names[YK_RACE_N_KINDS] = {
+        [YK_RACE_GATHER] = "all-gather",
+        [YK_RACE_SCATTER] = "reduce-scatter",
+        [YK_RACE_ALL_REDUCE] = "all-reduce",
+    };
+    return names[kind];
+}
+
+int64_t yk_race_max_count(const yk_race *r)
+{
+    int64_t most = 0;
+    for (int i = 0; i < r->n_rows; i++)
+        if (r->rows[i].kind != YK_RACE_GATHER) most = yk_max(most, r->rows[i].count);
+    return most;
+}
+
+int64_t yk_race_max_bytes(const yk_race *r)
+{
+    int64_t most = 0;
+    for (int i = 0; i < r->n_rows; i++)
+        most = yk_max(most, r->rows[i].count * yk_dtype_bytes(r->rows[i].dtype));
+    return most;
+}
+
+static double step_s(const yk_race *r, int backend, bool gathers)
+{
+    double total = 0;
+    for (int i = 0; i < r->n_rows; i++)
+        if ((r->rows[i].kind == YK_RACE_GATHER) == gathers)
+            total += r->rows[i].calls * r->rows[i].seconds[backend];
+    return total;
+}
+
+double yk_race_gathers_s(const yk_race *r, int i)
+{
+    return step_s(r, i, true);
+}
+
+double yk_race_sums_s(const yk_race *r, int i)
+{
+    return step_s(r, i, false);
+}
+
 static int least(const double *seconds, int n)
 {
     int best = 0;
@@ -104,32 +155,31 @@ static int least(const double *seconds, int n)
 
 void yk_race_judge(yk_race *r)
 {
-    double both[YK_RACE_MAX];
-    for (int i = 0; i < r->n_backends; i++) both[i] = r->gather_s[i] + r->reduce_s[i];
+    double gathers[YK_RACE_MAX], sums[YK_RACE_MAX], both[YK_RACE_MAX];
+    for (int i = 0; i < r->n_backends; i++) {
+        gathers[i] = yk_race_gathers_s(r, i);
+        sums[i] = yk_race_sums_s(r, i);
+        both[i] = gathers[i] + sums[i];
+    }
     int one = least(both, r->n_backends);
-    r->gathers = least(r->gather_s, r->n_backends);
-    r->sums = least(r->reduce_s, r->n_backends);
-    if (r->gather_s[r->gathers] + r->reduce_s[r->sums] > (1 - MARGIN) * both[one])
-        r->gathers = r->sums = one;
+    r->gathers = least(gathers, r->n_backends);
+    r->sums = least(sums, r->n_backends);
+    if (gathers[r->gathers] + sums[r->sums] > (1 - MARGIN) * both[one]) r->gathers = r->sums = one;
 }
 
-yk_status yk_comm_race(yk_world *world, yk_device *device, const yk_comm_choice *backends,
-                       int n_backends, yk_dtype wire, int64_t bytes, yk_race *race_out)
+yk_status yk_comm_race(yk_world *world, yk_device *device, yk_race *race)
 {
-    YK_CHECK(n_backends >= 1 && n_backends <= YK_RACE_MAX);
-    int64_t unit = 128 * yk_dtype_bytes(wire) * yk_world_size(world);
-    track t = {.world = world, .device = device, .wire = wire, .bytes = yk_round_up(bytes, unit)};
-    yk_race race = {.n_backends = n_backends, .bytes = t.bytes};
+    YK_CHECK(race->n_backends >= 1 && race->n_backends <= YK_RACE_MAX);
+    YK_CHECK(race->n_rows >= 1 && race->n_rows <= YK_RACE_ROWS);
+    track t = {.world = world, .device = device, .bytes = yk_race_max_bytes(race)};
+    yk_race r = *race;
     yk_status status = open_track(&t);
     int64_t all = 0, mine = status == YK_OK;
     if (yk_world_min(world, mine, &all) != YK_OK || !all)
         status = status == YK_OK ? YK_ENOMEM : status;
-    for (int i = 0; i < n_backends && status == YK_OK; i++) {
-        race.backends[i] = backends[i];
-        status = run(&t, backends[i], &race.gather_s[i], &race.reduce_s[i]);
-    }
+    for (int i = 0; i < r.n_backends && status == YK_OK; i++) status = run(&t, &r, i);
     close_track(&t);
-    yk_race_judge(&race);
-    if (status == YK_OK) *race_out = race;
+    yk_race_judge(&r);
+    if (status == YK_OK) *race = r;
     return status;
 }

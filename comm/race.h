@@ -4,32 +4,64 @@
 
 #include "comm/comm.h"
 
-#define YK_RACE_MAX 2
+#define YK_RACE_MAX  2
+#define YK_RACE_ROWS 4
 
-/* What was measured; the same on all ranks. */
+typedef enum yk_race_kind {
+    YK_RACE_GATHER,     /* all-gather */
+    YK_RACE_SCATTER,    /* reduce-scatter */
+    YK_RACE_ALL_REDUCE, /* all-reduce */
+    YK_RACE_N_KINDS,
+} yk_race_kind;
+
+/* A collective that a step makes. */
+typedef struct yk_race_row {
+    yk_race_kind kind;
+    yk_dtype dtype;
+    int64_t count;               /* elements of the whole buffer */
+    double calls;                /* of a step; a buffer that is longer than `count` is several */
+    double seconds[YK_RACE_MAX]; /* of one call; the same on all ranks, like all that follows */
+} yk_race_row;
+
+/* What is to be measured, in groups as a run makes them; what was; and who wins. */
 typedef struct yk_race {
     yk_comm_choice backends[YK_RACE_MAX];
     int n_backends;
-    int64_t bytes;                                       /* of the whole buffer */
-    double gather_s[YK_RACE_MAX], reduce_s[YK_RACE_MAX]; /* of one call */
-    int gathers, sums;                                   /* which wins each */
-    bool remembered;                                     /* it was measured by an earlier run */
+    yk_axis axis;
+    yk_reduce_choice reduce;
+    yk_dtype wire;
+    yk_race_row rows[YK_RACE_ROWS];
+    int n_rows;
+    int gathers, sums; /* which of the backends wins each */
+    bool remembered;   /* it was measured by an earlier run */
 } yk_race;
 
 /* The name of backend i, as comm.backend has it. */
 const char *yk_race_name(const yk_race *race, int i);
 
-/* Find the winners: one for both, unless two are faster together by more than a race may err. */
+/* "all-gather" */
+const char *yk_race_kind_name(yk_race_kind kind);
+
+/* The longest buffer, in elements that are summed, and in bytes. */
+int64_t yk_race_max_count(const yk_race *race);
+int64_t yk_race_max_bytes(const yk_race *race);
+
+/* What all gathers of a step take with backend i, or all sums. */
+double yk_race_gathers_s(const yk_race *race, int i);
+double yk_race_sums_s(const yk_race *race, int i);
+
+/* Find the winners by what a step spends: one for both, unless two are faster together by more than a
+ * race may err. */
 void yk_race_judge(yk_race *race);
 
-/* Time an all-gather and a reduce-scatter of `bytes` bytes of `wire` over each backend, on all ranks, with
- * memory that is given back. A tenth of a second or so each, and what a group takes to be made.
- *                                                                                   [collective]
- * backends  (n_backends) at most YK_RACE_MAX
+/* Time each row over each backend, on all ranks, with memory that is given back, and judge. Some calls each,
+ * and what a group takes to be made.                                              [collective]
+ *
+ * race  backends, groups and rows are given, with counts that are multiples of 128 times the ranks; the rest
+ *       is set, on success
  *
  * YK_ENOMEM  there is not so much memory
  */
-yk_status yk_comm_race(yk_world *world, yk_device *device, const yk_comm_choice *backends,
-                       int n_backends, yk_dtype wire, int64_t bytes, yk_race *race_out);
+yk_status yk_comm_race(yk_world *world, yk_device *device, yk_race *race);
 
 #endif

@@ -1,14 +1,12 @@
 /* engine/carrier.c - choosing between nccl and hostmem. */
 #include "engine/carrier.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "engine/links.h"
 #include "runtime/base/arith.h"
 
-/* A buffer of fewer bytes says little of a link, and of more takes long. */
-#define RACE_MIN ((int64_t)1 << 20)
+/* A buffer of more bytes takes long, and as many times as long as it is longer. */
 #define RACE_MAX ((int64_t)256 << 20)
 
 static const yk_comm_choice racers[YK_RACE_MAX] = {YK_COMM_NCCL, YK_COMM_HOSTMEM};
@@ -22,18 +20,48 @@ static yk_status all_have(yk_world *world, bool mine, bool *all_out)
     return YK_OK;
 }
 
-/* What most collectives carry: the parameters of a block. */
-static int64_t block_bytes(const yk_model_shape *shape, yk_dtype wire)
+/* ---- what a step will do ------------------------------------------------------------------ */
+
+static void add_row(yk_race *r, yk_race_kind kind, yk_dtype dtype, int64_t count, double calls,
+                    int ranks)
 {
-    yk_model_shape longer = *shape;
-    longer.layers++;
-    int64_t count = yk_model_shape_count(&longer) - yk_model_shape_count(shape);
-    return yk_max(RACE_MIN, yk_min(RACE_MAX, count * yk_dtype_bytes(wire)));
+    int64_t most = yk_min(count, RACE_MAX / yk_dtype_bytes(dtype));
+    r->rows[r->n_rows++] = (yk_race_row){.kind = kind,
+                                         .dtype = dtype,
+                                         .count = yk_round_up(most, 128 * (int64_t)ranks),
+                                         .calls = calls * (double)count / (double)most};
 }
 
-static yk_dtype wire_of(const yk_config *config)
+/* Units of one size, `n` of them, whose parameters a micro-batch reads `n_reads` times. */
+static void add_units(yk_race *r, const yk_config *c, int64_t count, double n, int n_reads,
+                      int ranks)
 {
-    return config->comm.wire == YK_AUTO ? config->precision.compute : (yk_dtype)config->comm.wire;
+    yk_dtype compute = c->precision.compute;
+    yk_dtype grads = c->precision.grads == YK_AUTO ? compute : (yk_dtype)c->precision.grads;
+    bool shared = c->parallel.zero == 0; /* else, and where it is open, states are shared out */
+    bool fetched = c->parallel.zero == 3 || (c->memory.offload & YK_OFFLOAD_PARAMS);
+    if (!shared) add_row(r, YK_RACE_GATHER, compute, count, fetched ? n * n_reads : n, ranks);
+    add_row(r, shared ? YK_RACE_ALL_REDUCE : YK_RACE_SCATTER, grads, count, n, ranks);
+    r->wire = c->comm.wire == YK_AUTO ? grads : (yk_dtype)c->comm.wire;
+}
+
+/* The collectives of a step of one micro-batch: those of blocks, and of the model's ends, where a tied head
+ * is no more than a norm. */
+static yk_race race_of(const yk_config *config, const yk_model_shape *shape, int ranks)
+{
+    yk_model_shape bare = *shape;
+    bare.layers = 0;
+    int n_ends = shape->tied ? 1 : 2;
+    int64_t ends = yk_model_shape_count(&bare);
+    int64_t block = (yk_model_shape_count(shape) - ends) / shape->layers;
+    bool by_node = config->parallel.shard == YK_SHARD_NODE && config->parallel.zero != 0;
+    yk_race r = {.n_backends = YK_RACE_MAX,
+                 .axis = by_node ? YK_AXIS_NODE : YK_AXIS_WORLD,
+                 .reduce = config->comm.reduce};
+    memcpy(r.backends, racers, sizeof r.backends);
+    add_units(&r, config, block, (double)shape->layers, 2, ranks);
+    add_units(&r, config, ends / n_ends, n_ends, 1, ranks);
+    return r;
 }
 
 static void take_winners(const yk_config *config, const yk_race *r, yk_config *chosen)
@@ -42,13 +70,15 @@ static void take_winners(const yk_config *config, const yk_race *r, yk_config *c
     if (config->comm.gathers == YK_COMM_AUTO) chosen->comm.gathers = r->backends[r->gathers];
 }
 
+/* ---- of GPUs that are here ---------------------------------------------------------------- */
+
 static yk_status race(const yk_config *config, const yk_model_shape *shape, yk_world *world,
                       yk_device *device, yk_config *chosen, yk_race *race_out)
 {
-    yk_dtype wire = wire_of(config);
-    YK_TRY(yk_links_race(config, world, device, racers, YK_RACE_MAX, wire, block_bytes(shape, wire),
-                         race_out));
-    take_winners(config, race_out, chosen);
+    yk_race r = race_of(config, shape, yk_world_size(world));
+    YK_TRY(yk_links_race(config, world, device, &r));
+    take_winners(config, &r, chosen);
+    *race_out = r;
     return YK_OK;
 }
 
@@ -84,35 +114,43 @@ yk_status yk_carrier_choose(const yk_config *config, const yk_model_shape *shape
 
 /* ---- of described GPUs -------------------------------------------------------------------- */
 
-/* A gather and a sum over one backend, by the clock of a dry device. */
-static yk_status run_dry(yk_device *device, const yk_topology *topology, yk_dtype wire, yk_race *r,
-                         int i, yk_stream *stream, yk_arena *staging)
+static yk_status call_dry(yk_comm *comm, const yk_race_row *row, void *buffer, yk_stream *stream)
+{
+    int64_t count = row->count / yk_comm_size(comm);
+    if (row->kind == YK_RACE_GATHER)
+        return yk_comm_all_gather(comm, buffer, buffer, count, row->dtype, stream);
+    if (row->kind == YK_RACE_SCATTER)
+        return yk_comm_reduce_scatter(comm, buffer, buffer, count, row->dtype, false, stream);
+    return yk_comm_all_reduce(comm, buffer, count, row->dtype, stream);
+}
+
+/* All rows over one backend, by the clock of a dry device. */
+static yk_status run_dry(yk_device *device, const yk_topology *topology, yk_race *r, int i,
+                         yk_stream *stream, yk_arena *staging)
 {
     yk_comm *comm;
     void *buffer;
-    int64_t count = r->bytes / yk_dtype_bytes(wire) / topology->ranks / 128 * 128;
-    YK_TRY(yk_arena_push(staging, "race", r->bytes, &buffer));
+    yk_status status = YK_OK;
+    YK_TRY(yk_arena_push(staging, "race", yk_race_max_bytes(r), &buffer));
     YK_TRY(yk_comm_create(&(yk_comm_options){.device = device,
                                              .topology = topology,
                                              .backend = r->backends[i],
-                                             .axis = YK_AXIS_WORLD,
-                                             .reduce = YK_REDUCE_EXACT,
-                                             .wire = wire,
-                                             .max_count = r->bytes / yk_dtype_bytes(wire),
+                                             .axis = r->axis,
+                                             .reduce = r->reduce,
+                                             .wire = r->wire,
+                                             .max_count = yk_race_max_count(r),
                                              .staging = staging},
                           &comm));
-    double begin_s = yk_stream_now(stream);
-    yk_status status = yk_comm_all_gather(comm, buffer, buffer, count, wire, stream);
-    r->gather_s[i] = yk_stream_now(stream) - begin_s;
-    if (status == YK_OK)
-        status = yk_comm_reduce_scatter(comm, buffer, buffer, count, wire, false, stream);
-    r->reduce_s[i] = yk_stream_now(stream) - begin_s - r->gather_s[i];
+    for (int k = 0; k < r->n_rows && status == YK_OK; k++) {
+        double begin_s = yk_stream_now(stream);
+        status = call_dry(comm, &r->rows[k], buffer, stream);
+        r->rows[k].seconds[i] = yk_stream_now(stream) - begin_s;
+    }
     yk_comm_destroy(comm);
     return status;
 }
 
-static yk_status race_dry(const yk_device_spec *spec, const yk_topology *topology, yk_dtype wire,
-                          yk_race *r)
+static yk_status race_dry(const yk_device_spec *spec, const yk_topology *topology, yk_race *r)
 {
     yk_device *device;
     yk_stream *stream = NULL;
@@ -122,7 +160,7 @@ static yk_status race_dry(const yk_device_spec *spec, const yk_topology *topolog
     if (status == YK_OK)
         status = yk_arena_create(device, "race", YK_MEMORY_DEVICE, YK_ARENA_MEASURE, 0, &staging);
     for (int i = 0; i < r->n_backends && status == YK_OK; i++)
-        status = run_dry(device, topology, wire, r, i, stream, staging);
+        status = run_dry(device, topology, r, i, stream, staging);
     yk_arena_destroy(staging);
     yk_stream_destroy(stream);
     yk_device_close(device);
@@ -140,26 +178,30 @@ yk_status yk_carrier_plan(const yk_config *config, const yk_model_shape *shape,
         return YK_OK;
     }
     if (spec->peer_rate > 0) return YK_OK;
-    yk_dtype wire = wire_of(config);
-    yk_race r = {.n_backends = YK_RACE_MAX};
-    memcpy(r.backends, racers, sizeof r.backends);
-    int64_t unit = 128 * yk_dtype_bytes(wire) * topology->ranks;
-    r.bytes = yk_round_up(block_bytes(shape, wire), unit);
-    YK_TRY(race_dry(spec, topology, wire, &r));
+    yk_race r = race_of(config, shape, topology->ranks);
+    YK_TRY(race_dry(spec, topology, &r));
     yk_race_judge(&r);
     take_winners(config, &r, chosen);
     return YK_OK;
 }
 
-void yk_carrier_write(const yk_race *r, char *text, size_t room)
+/* ---- saying it ---------------------------------------------------------------------------- */
+
+static void print_row(const yk_race *r, const yk_race_row *row, FILE *out)
+{
+    double mib = (double)(row->count * yk_dtype_bytes(row->dtype)) / 0x1p20;
+    fprintf(out, "          %-14s %6.1f MiB %5.4g a step", yk_race_kind_name(row->kind), mib,
+            row->calls);
+    for (int i = 0; i < r->n_backends; i++)
+        fprintf(out, "  %s %.3f ms", yk_race_name(r, i), 1e3 * row->seconds[i]);
+    fprintf(out, "  -> %s\n", yk_race_name(r, row->kind == YK_RACE_GATHER ? r->gathers : r->sums));
+}
+
+void yk_carrier_print(const yk_race *r, FILE *out)
 {
     bool one = r->gathers == r->sums;
-    int n = snprintf(text, room, "%s%s%s; %s", yk_race_name(r, r->sums), one ? "" : ", gathers ",
-                     one ? "" : yk_race_name(r, r->gathers),
-                     r->remembered ? "an earlier run measured:" : "measured:");
-    for (int i = 0; i < r->n_backends && n >= 0 && (size_t)n < room; i++)
-        n += snprintf(text + n, room - (size_t)n,
-                      "%s %s gathers %lld MiB in %.3g ms and sums in %.3g", i ? "," : "",
-                      yk_race_name(r, i), (long long)(r->bytes >> 20), 1e3 * r->gather_s[i],
-                      1e3 * r->reduce_s[i]);
+    fprintf(out, "links     %s%s%s; %s\n", yk_race_name(r, r->sums), one ? "" : ", gathers ",
+            one ? "" : yk_race_name(r, r->gathers),
+            r->remembered ? "an earlier run measured:" : "measured:");
+    for (int i = 0; i < r->n_rows; i++) print_row(r, &r->rows[i], out);
 }

@@ -2,6 +2,8 @@
 #ifndef YK_ENGINE_CARRIER_H
 #define YK_ENGINE_CARRIER_H
 
+#include <stdio.h>
+
 #include "comm/race.h"
 #include "models/model.h"
 #include "runtime/base/config.h"
@@ -9,7 +11,9 @@
 /* Choose for comm.backend: auto. On processors, with one rank to a node, and where GPUs reach each other
  * without the host, nothing is measured and auto stays: what it means is known. Ranks that share a GPU
  * get hostmem, and so do GPUs without NCCL. What is left are GPUs of a node that meet in the host's
- * memory: there nccl and hostmem race, with buffers as long as a block of `shape`. [collective]
+ * memory: there nccl and hostmem race with what a step of this configuration does: the kinds of collectives of its
+ * stage, with buffers as long as a block of `shape` and as an end of the model. Who wins is by the time
+ * that a step spends.                                                               [collective]
  *
  * chosen    a copy of `config`, whose comm.backend and comm.gathers become what auto is
  * race_out  what was measured; n_backends 0: nothing
@@ -26,7 +30,7 @@ yk_status yk_carrier_plan(const yk_config *config, const yk_model_shape *shape,
                           const yk_device_spec *spec, const yk_topology *topology,
                           yk_config *chosen);
 
-/* Say in a line what was measured and chosen. */
-void yk_carrier_write(const yk_race *race, char *text, size_t room);
+/* Say what was chosen, and in a line a collective what was measured. */
+void yk_carrier_print(const yk_race *race, FILE *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* engine/links.c - a race, and the file that keeps its outcome.
  *
- * A file's first line says what it is of, and the others what each backend took: its name, and seconds
- * of a gather and of a sum, in as many digits as give the same numbers again.
+ * A file's first line says what it is of, and the others what each backend took: its name, a collective,
+ * elements and their type, and seconds, in as many digits as give the same number again.
  */
 #include "engine/links.h"
 
@@ -16,10 +16,10 @@
 #include "runtime/storage/file.h"
 #include "runtime/storage/hash.h"
 
-#define HEADER     "yoke links 1: "
+#define HEADER     "yoke links 2: "
 #define WHAT_BYTES 256
 #define PATH_BYTES 1200
-#define TEXT_BYTES 1024
+#define TEXT_BYTES 2048
 
 /* ---- what it is of ------------------------------------------------------------------------ */
 
@@ -52,9 +52,21 @@ static yk_status mark_rank(yk_world *world, yk_device *device, uint64_t *mark_ou
     return YK_OK;
 }
 
+/* What is to be measured. */
+static uint64_t hash_rows(const yk_race *r)
+{
+    int32_t groups[] = {(int32_t)r->axis, (int32_t)r->reduce, (int32_t)r->wire, r->n_rows};
+    uint64_t h = yk_hash64(groups, sizeof groups, 0);
+    for (int i = 0; i < r->n_rows; i++) {
+        const yk_race_row *row = &r->rows[i];
+        int64_t numbers[] = {(int64_t)row->kind, (int64_t)row->dtype, row->count};
+        h = yk_hash64(numbers, sizeof numbers, h);
+    }
+    return h;
+}
+
 /* A line that is the same on all ranks. */
-static yk_status describe(yk_world *world, yk_device *device, yk_dtype wire, int64_t bytes,
-                          char *what)
+static yk_status describe(yk_world *world, yk_device *device, const yk_race *race, char *what)
 {
     int n = yk_world_size(world);
     uint64_t mine = 0, *all = malloc((size_t)n * sizeof *all);
@@ -62,11 +74,11 @@ static yk_status describe(yk_world *world, yk_device *device, yk_dtype wire, int
     yk_status status = mark_rank(world, device, &mine);
     yk_status told = yk_world_gather(world, &mine, sizeof mine, all);
     if (status == YK_OK) status = told;
-    uint64_t h = hash_text(0, YK_VERSION);
+    uint64_t rows = hash_rows(race), h = yk_hash64(&rows, sizeof rows, hash_text(0, YK_VERSION));
     for (int i = 0; i < n && status == YK_OK; i++) h = yk_hash64(&all[i], sizeof all[i], h);
-    snprintf(what, WHAT_BYTES, "%.63s, %d ranks on %d nodes, NCCL %d, %lld bytes of %s, %016llx",
+    snprintf(what, WHAT_BYTES, "%.63s, %d ranks on %d nodes, NCCL %d, %lld bytes, %s, %016llx",
              yk_device_get_spec(device)->name, n, yk_world_n_nodes(world), yk_comm_nccl_version(),
-             (long long)bytes, yk_dtype_name(wire), (unsigned long long)h);
+             (long long)yk_race_max_bytes(race), yk_dtype_name(race->wire), (unsigned long long)h);
     free(all);
     return status;
 }
@@ -89,18 +101,29 @@ static bool is_time(double s)
     return isfinite(s) && s > 0;
 }
 
-/* Lines of the backends of `race`, in its order; nothing else. */
+/* A line without what it measures. */
+static void name_line(const yk_race *race, int backend, int row, char *text)
+{
+    const yk_race_row *r = &race->rows[row];
+    snprintf(text, WHAT_BYTES, "%s %s %lld %s ", yk_race_name(race, backend),
+             yk_race_kind_name(r->kind), (long long)r->count, yk_dtype_name(r->dtype));
+}
+
+/* Lines of the backends of `race`, each with its rows, in its order; nothing else. */
 static bool take_times(const char *text, yk_race *race)
 {
+    char name[WHAT_BYTES];
     int used = 0;
-    for (int i = 0; i < race->n_backends; i++) {
-        char name[16];
-        double *gather = &race->gather_s[i], *reduce = &race->reduce_s[i];
-        if (sscanf(text, "%15s %lf %lf%n", name, gather, reduce, &used) != 3) return false;
-        if (strcmp(name, yk_race_name(race, i)) != 0 || text[used] != '\n') return false;
-        if (!is_time(*gather) || !is_time(*reduce)) return false;
-        text += used + 1;
-    }
+    for (int i = 0; i < race->n_backends; i++)
+        for (int k = 0; k < race->n_rows; k++) {
+            double *seconds = &race->rows[k].seconds[i];
+            name_line(race, i, k, name);
+            if (strncmp(text, name, strlen(name)) != 0) return false;
+            text += strlen(name);
+            if (sscanf(text, "%lf%n", seconds, &used) != 1 || text[used] != '\n') return false;
+            if (!is_time(*seconds)) return false;
+            text += used + 1;
+        }
     return *text == '\0';
 }
 
@@ -127,11 +150,14 @@ static bool load(const char *path, const char *what, yk_race *race)
 /* A file that cannot be written is said, and no more. */
 static void save(const char *folder, const char *path, const char *what, const yk_race *r)
 {
-    char text[TEXT_BYTES];
+    char text[TEXT_BYTES], name[WHAT_BYTES];
     int n = snprintf(text, sizeof text, HEADER "%s\n", what);
     for (int i = 0; i < r->n_backends; i++)
-        n += snprintf(text + n, sizeof text - (size_t)n, "%s %.17g %.17g\n", yk_race_name(r, i),
-                      r->gather_s[i], r->reduce_s[i]);
+        for (int k = 0; k < r->n_rows; k++) {
+            name_line(r, i, k, name);
+            n += snprintf(text + n, sizeof text - (size_t)n, "%s%.17g\n", name,
+                          r->rows[k].seconds[i]);
+        }
     if (yk_dir_create(folder) == YK_OK) (void)yk_file_replace(path, text, n);
 }
 
@@ -151,21 +177,14 @@ static yk_status recall(yk_world *world, const yk_config *config, const char *pa
     return YK_OK;
 }
 
-yk_status yk_links_race(const yk_config *config, yk_world *world, yk_device *device,
-                        const yk_comm_choice *backends, int n_backends, yk_dtype wire,
-                        int64_t bytes, yk_race *race_out)
+yk_status yk_links_race(const yk_config *config, yk_world *world, yk_device *device, yk_race *race)
 {
     char what[WHAT_BYTES], folder[PATH_BYTES], path[PATH_BYTES] = "";
-    yk_race race = {.n_backends = n_backends, .bytes = bytes};
-    YK_CHECK(n_backends >= 1 && n_backends <= YK_RACE_MAX);
-    memcpy(race.backends, backends, (size_t)n_backends * sizeof *backends);
-    YK_TRY(describe(world, device, wire, bytes, what));
+    YK_TRY(describe(world, device, race, what));
     bool keeps = find_path(config, what, folder, path);
-    if (config->tune == YK_TUNE_CHOICE_CACHED) YK_TRY(recall(world, config, path, what, &race));
-    if (!race.remembered) {
-        YK_TRY(yk_comm_race(world, device, backends, n_backends, wire, bytes, &race));
-        if (keeps && yk_world_rank(world) == 0) save(folder, path, what, &race);
-    }
-    *race_out = race;
+    if (config->tune == YK_TUNE_CHOICE_CACHED) YK_TRY(recall(world, config, path, what, race));
+    if (race->remembered) return YK_OK;
+    YK_TRY(yk_comm_race(world, device, race));
+    if (keeps && yk_world_rank(world) == 0) save(folder, path, what, race);
     return YK_OK;
 }

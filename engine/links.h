@@ -1,7 +1,7 @@
 /* engine/links.h - which backend is faster between these ranks: measured once, and kept.
  *
  * What was measured lies where choices of kernels do (tuning.h), a file for each set of ranks, GPUs,
- * driver, NCCL, settings of NCCL in the environment, and size: what can change it. One that is damaged,
+ * driver, NCCL, settings of NCCL in the environment, and collectives with their sizes: what can change it. One that is damaged,
  * or says something else than its name, is a warning, and measured again.
  */
 #ifndef YK_ENGINE_LINKS_H
@@ -14,12 +14,8 @@
  * for kernels: off does neither, full races whatever is kept. The same on all ranks: rank 0 reads and
  * writes.                                                                           [collective]
  *
- * backends  (n_backends) at most YK_RACE_MAX
- *
  * YK_ENOMEM  there is too little memory to measure with
  */
-yk_status yk_links_race(const yk_config *config, yk_world *world, yk_device *device,
-                        const yk_comm_choice *backends, int n_backends, yk_dtype wire,
-                        int64_t bytes, yk_race *race_out);
+yk_status yk_links_race(const yk_config *config, yk_world *world, yk_device *device, yk_race *race);
 
 #endif

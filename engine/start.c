@@ -250,11 +250,7 @@ static void print_start(const yk_trainer *t)
         printf("ranks     %d on %d node%s, ZeRO stage %" PRId64 "\n", t->n_ranks,
                yk_world_n_nodes(t->world), yk_world_n_nodes(t->world) == 1 ? "" : "s",
                c->parallel.zero);
-    if (t->race.n_backends > 0) {
-        char text[256];
-        yk_carrier_write(&t->race, text, sizeof text);
-        printf("links     %s\n", text);
-    }
+    if (t->race.n_backends > 0) yk_carrier_print(&t->race, stdout);
     printf("memory    %.1f MiB on %s\n", (double)yk_plan_device_bytes(&t->plan) / 0x1p20,
            t->plan.spec.name);
     if (t->plan.held_bytes > 0)

@@ -13,10 +13,12 @@
 static void expect_winners(double nccl_gather, double nccl_sum, double hostmem_gather,
                            double hostmem_sum, const char *gathers, const char *sums)
 {
-    yk_race r = {.backends = {YK_COMM_NCCL, YK_COMM_HOSTMEM},
-                 .n_backends = 2,
-                 .gather_s = {nccl_gather, hostmem_gather},
-                 .reduce_s = {nccl_sum, hostmem_sum}};
+    yk_race r = {
+        .backends = {YK_COMM_NCCL, YK_COMM_HOSTMEM},
+        .n_backends = 2,
+        .rows = {{.kind = YK_RACE_GATHER, .calls = 1, .seconds = {nccl_gather, hostmem_gather}},
+                 {.kind = YK_RACE_SCATTER, .calls = 1, .seconds = {nccl_sum, hostmem_sum}}},
+        .n_rows = 2};
     yk_race_judge(&r);
     assert_string_equal(yk_race_name(&r, r.gathers), gathers);
     assert_string_equal(yk_race_name(&r, r.sums), sums);
@@ -45,11 +47,44 @@ static void a_gain_that_may_be_an_error_is_none(void **state)
     expect_winners(1.00, 1.02, 1.05, 1.00, "nccl", "nccl");
 }
 
+/* Of each kind what is often and short against what is rare and long. */
+static void what_counts_is_the_time_of_a_step(void **state)
+{
+    (void)state;
+    yk_race r = {.backends = {YK_COMM_NCCL, YK_COMM_HOSTMEM},
+                 .n_backends = 2,
+                 .rows = {{.kind = YK_RACE_GATHER, .calls = 30, .seconds = {1, 2}},
+                          {.kind = YK_RACE_GATHER, .calls = 1.5, .seconds = {20, 10}},
+                          {.kind = YK_RACE_SCATTER, .calls = 30, .seconds = {1, 2}},
+                          {.kind = YK_RACE_SCATTER, .calls = 1.5, .seconds = {60, 10}}},
+                 .n_rows = 4};
+    yk_race_judge(&r);
+    assert_true(yk_race_gathers_s(&r, 0) == 60 && yk_race_gathers_s(&r, 1) == 75);
+    assert_true(yk_race_sums_s(&r, 0) == 120 && yk_race_sums_s(&r, 1) == 75);
+    assert_string_equal(yk_race_name(&r, r.gathers), "nccl");
+    assert_string_equal(yk_race_name(&r, r.sums), "hostmem");
+}
+
+static void gathers_that_no_step_makes_want_no_backend_of_their_own(void **state)
+{
+    (void)state;
+    yk_race r = {.backends = {YK_COMM_NCCL, YK_COMM_HOSTMEM},
+                 .n_backends = 2,
+                 .rows = {{.kind = YK_RACE_ALL_REDUCE, .calls = 2, .seconds = {2, 1}}},
+                 .n_rows = 1};
+    yk_race_judge(&r);
+    assert_string_equal(yk_race_name(&r, r.sums), "hostmem");
+    assert_int_equal(r.gathers, r.sums);
+}
+
 static void one_runs_alone(void **state)
 {
     (void)state;
-    yk_race r = {
-        .backends = {YK_COMM_MPI}, .n_backends = 1, .gather_s = {1}, .reduce_s = {2}, .sums = 1};
+    yk_race r = {.backends = {YK_COMM_MPI},
+                 .n_backends = 1,
+                 .rows = {{.kind = YK_RACE_ALL_REDUCE, .calls = 1, .seconds = {1}}},
+                 .n_rows = 1,
+                 .sums = 1};
     yk_race_judge(&r);
     assert_int_equal(r.sums, 0);
     assert_int_equal(r.gathers, 0);
@@ -61,6 +96,8 @@ int main(void)
         cmocka_unit_test(who_is_faster_at_both_wins_both),
         cmocka_unit_test(each_wins_its_kind_where_that_is_worth_two),
         cmocka_unit_test(a_gain_that_may_be_an_error_is_none),
+        cmocka_unit_test(what_counts_is_the_time_of_a_step),
+        cmocka_unit_test(gathers_that_no_step_makes_want_no_backend_of_their_own),
         cmocka_unit_test(one_runs_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -59,11 +59,38 @@ yk_comm_choice rank_gathers(void)
     return choice_in("YK_RANK_GATHERS");
 }
 
-void rank_racers(const rank_rig *r, yk_comm_choice racers[RANK_RACERS])
+yk_race rank_race(const rank_rig *r, yk_race_kind kind, int64_t bytes)
 {
     bool gpu = yk_device_get_kind(r->device) == YK_DEVICE_CUDA;
-    racers[0] = gpu ? YK_COMM_NCCL : YK_COMM_MPI;
-    racers[1] = YK_COMM_HOSTMEM;
+    int64_t count = bytes / 2 / (128 * r->size) * (128 * r->size);
+    yk_race race = {.backends = {gpu ? YK_COMM_NCCL : YK_COMM_MPI, YK_COMM_HOSTMEM},
+                    .n_backends = 2,
+                    .axis = YK_AXIS_WORLD,
+                    .wire = YK_BF16};
+    race.rows[race.n_rows++] =
+        (yk_race_row){.kind = kind, .dtype = YK_BF16, .count = count, .calls = 2};
+    if (kind != YK_RACE_ALL_REDUCE)
+        race.rows[race.n_rows++] =
+            (yk_race_row){.kind = YK_RACE_GATHER, .dtype = YK_BF16, .count = count, .calls = 1};
+    return race;
+}
+
+void rank_expect_race(rank_rig *r, const yk_race *race)
+{
+    yk_race all[16], judged = *race;
+    EXPECT(r, r->size <= 16);
+    for (int k = 0; k < race->n_rows; k++)
+        for (int i = 0; i < race->n_backends; i++) EXPECT(r, race->rows[k].seconds[i] > 0);
+    yk_race_judge(&judged);
+    EXPECT(r, judged.sums == race->sums && judged.gathers == race->gathers);
+    EXPECT(r, yk_world_gather(r->world, race, sizeof *race, all) == YK_OK);
+    for (int i = 0; i < r->size; i++) {
+        EXPECT(r, all[i].sums == race->sums && all[i].gathers == race->gathers);
+        EXPECT(r, all[i].remembered == race->remembered && all[i].n_rows == race->n_rows);
+        for (int k = 0; k < race->n_rows; k++)
+            EXPECT(r, memcmp(all[i].rows[k].seconds, race->rows[k].seconds,
+                             sizeof race->rows[k].seconds) == 0);
+    }
 }
 
 static rank_group open_group(rank_rig *r, rank_group g, yk_comm *whole, int64_t max_count,

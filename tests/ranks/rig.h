@@ -6,6 +6,7 @@
 #define YK_TESTS_RANKS_RIG_H
 
 #include "comm/comm.h"
+#include "comm/race.h"
 
 typedef struct rank_rig {
     yk_world *world;
@@ -30,9 +31,11 @@ yk_comm_choice rank_backend(void);
 /* Likewise YK_RANK_GATHERS, for gathers and broadcasts. */
 yk_comm_choice rank_gathers(void);
 
-/* Backends that may race: the device's library, which on a GPU is NCCL, and hostmem. */
-#define RANK_RACERS 2
-void rank_racers(const rank_rig *r, yk_comm_choice racers[RANK_RACERS]);
+/* A race of the device's library, which on a GPU is NCCL, against hostmem: in `kind`, and in gathers unless
+ * all ranks get the sum, of `bytes` bytes in bf16. */
+yk_race rank_race(const rank_rig *r, yk_race_kind kind, int64_t bytes);
+/* It was run, and all ranks saw the same. */
+void rank_expect_race(rank_rig *r, const yk_race *race);
 
 /* A group with memory of its own. */
 typedef struct rank_group {

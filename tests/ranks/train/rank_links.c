@@ -1,7 +1,9 @@
 /* tests/ranks/train/rank_links.c - ranks race, or remember what an earlier run measured, and say which; all
  * must see the same. Started by test_links.sh.
  *
- *   rank_links TUNE BYTES
+ *   rank_links TUNE BYTES [KIND]
+ *
+ * Beside gathers they sum shards, or with `all-reduce` for KIND only sum for all.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,35 +13,32 @@
 #include "engine/links.h"
 #include "tests/ranks/rig.h"
 
+/* Every bit of what was measured, in a line. */
+static void print_times(const yk_race *race)
+{
+    for (int k = 0; k < race->n_rows; k++)
+        printf("%a %a ", race->rows[k].seconds[0], race->rows[k].seconds[1]);
+    printf("\n");
+}
+
 int main(int argc, char **argv)
 {
-    yk_comm_choice racers[RANK_RACERS];
     static yk_config config;
     rank_rig r;
-    yk_race race, all[8];
-    char set[32], text[256];
-    if (argc != 3) return 2;
-    memset(&race, 0, sizeof race);
+    char set[32];
+    if (argc != 3 && argc != 4) return 2;
+    bool for_all = argc == 4 && strcmp(argv[3], "all-reduce") == 0;
     rank_open(&r);
-    rank_racers(&r, racers);
     yk_config_init(&config);
     snprintf(set, sizeof set, "tune=%s", argv[1]);
-    EXPECT(&r, r.size <= 8 && yk_config_set(&config, set) == YK_OK);
-    EXPECT(&r, yk_links_race(&config, r.world, r.device, racers, RANK_RACERS, YK_BF16,
-                             atol(argv[2]), &race) == YK_OK);
-    for (int i = 0; i < RANK_RACERS; i++)
-        EXPECT(&r, race.backends[i] == racers[i] && race.gather_s[i] > 0 && race.reduce_s[i] > 0);
-    EXPECT(&r, yk_world_gather(r.world, &race, sizeof race, all) == YK_OK);
-    for (int i = 0; i < r.size; i++) {
-        EXPECT(&r, all[i].sums == race.sums && all[i].gathers == race.gathers &&
-                       all[i].remembered == race.remembered);
-        EXPECT(&r, memcmp(all[i].gather_s, race.gather_s, sizeof race.gather_s) == 0);
-        EXPECT(&r, memcmp(all[i].reduce_s, race.reduce_s, sizeof race.reduce_s) == 0);
+    EXPECT(&r, yk_config_set(&config, set) == YK_OK);
+    yk_race race = rank_race(&r, for_all ? YK_RACE_ALL_REDUCE : YK_RACE_SCATTER, atol(argv[2]));
+    EXPECT(&r, yk_links_race(&config, r.world, r.device, &race) == YK_OK);
+    rank_expect_race(&r, &race);
+    if (r.rank == 0) {
+        yk_carrier_print(&race, stdout);
+        print_times(&race);
     }
-    yk_carrier_write(&race, text, sizeof text);
-    if (r.rank == 0)
-        printf("%s\n%a %a %a %a\n", text, race.gather_s[0], race.gather_s[1], race.reduce_s[0],
-               race.reduce_s[1]);
     rank_close(&r);
     return 0;
 }

@@ -8,8 +8,8 @@ export XDG_CACHE_HOME=$scratch/cache
 program=$YK_BUILD/tests/ranks/train/rank_links
 kept=$scratch/cache/yoke
 
-links() { # RANKS NODE_SIZE TUNE BYTES: it passes
-    on_ranks "$1" "$2" "$program" "$3" "$4"
+links() { # RANKS NODE_SIZE TUNE BYTES [KIND]: it passes
+    on_ranks "$1" "$2" "$program" "${@:3}"
     expect_status 0
 }
 n_files() { find "$kept" -name 'links-*' | wc -l; }
@@ -22,13 +22,15 @@ is_remembered() { # with the numbers of $first
 case_is "the first run measures and keeps, the next remembers the same numbers"
 links 2 2 cached 1048576
 is_measured
+expect_text out "all-gather        1.0 MiB     1 a step  mpi "
+expect_text out "reduce-scatter    1.0 MiB     2 a step  mpi "
 first=$(tail -n 1 <<<"$out")
 links 2 2 cached 1048576
 is_remembered
 [ -z "$err" ] || fail "something was said"
 [ "$(n_files)" -eq 1 ] || fail "not one file"
 
-case_is "another size, number of ranks, of nodes, or setting of NCCL is measured anew, and kept beside it"
+case_is "another size, kind, number of ranks, of nodes, or setting of NCCL is measured anew, and kept beside it"
 links 2 2 cached 2097152
 is_measured
 links 3 3 cached 1048576
@@ -37,7 +39,10 @@ NCCL_P2P_DISABLE=1 links 2 2 cached 1048576
 is_measured
 links 4 2 cached 1048576
 is_measured
-[ "$(n_files)" -eq 5 ] || fail "not five files"
+links 2 2 cached 1048576 all-reduce
+is_measured
+expect_text out "all-reduce "
+[ "$(n_files)" -eq 6 ] || fail "not six files"
 links 2 2 cached 1048576
 is_remembered
 
@@ -55,7 +60,7 @@ rm "$kept"/links-*
 links 2 2 cached 1048576
 file=$(find "$kept" -name 'links-*')
 good=$(cat "$file")
-for damage in 's/hostmem/nccl/' 's/^mpi [^ ]*/mpi nan/' 's/^mpi [^ ]*/mpi -1/' '$d' '2s/$/ 7/' 's/links 1:.*/links 1: another/' 's/./x/'; do
+for damage in 's/hostmem/nccl/' '2s/[^ ]*$/nan/' '2s/[^ ]*$/-1/' 's/gather/reduce/' '$d' '2s/$/ 7/' 's/links 2:/links 1:/' 's/links 2:.*/links 2: another/' 's/./x/'; do
     sed "$damage" <<<"$good" >"$file"
     links 2 2 cached 1048576
     is_measured
