@@ -30,12 +30,14 @@ typedef struct plain_shape {
     float scale;
 } plain_shape;
 
-/* `n_rows` rows of a head into shared memory as fp32, `pitch` floats apart; zeros past the end. */
-template <typename T>
+/* `n_rows` rows of a head into shared memory as fp32, `pitch` floats apart; zeros past the end. As many
+ * loads of a thread are under way at a time as there are registers for. */
+template <int COLS, typename T>
 static __device__ void load_rows(float *to, int pitch, int n_rows, const T *from, int64_t stride,
                                  int64_t row0, const plain_shape &s)
 {
-#pragma unroll 2
+    constexpr int LOADS = COLS == 4 ? 4 : 2;
+#pragma unroll(LOADS)
     for (int i = threadIdx.x; i < n_rows * s.padded; i += THREADS) {
         int row = i / s.padded, c = i - row * s.padded;
         bool there = row0 + row < s.seq_len && c < s.head_size;
@@ -129,7 +131,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     int head = (int)(of_head % s.heads);
     head_rows<T> from(qkv, batch, head, s);
     const int32_t *starts = doc_start ? doc_start + batch * s.seq_len : NULL;
-    load_rows(q_rows, s.padded, BLOCK_ROWS, from.q, s.qkv_stride, q0, s);
+    load_rows<COLS>(q_rows, s.padded, BLOCK_ROWS, from.q, s.qkv_stride, q0, s);
     float out[ROWS][COLS] = {}, top[ROWS], sum[ROWS];
     int64_t first[ROWS];
 #pragma unroll
@@ -141,8 +143,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     int64_t key0 = starts ? starts[q0] / LANES * LANES : 0;
     for (; key0 < q0 + BLOCK_ROWS && key0 < s.seq_len; key0 += LANES) {
         __syncthreads();
-        load_rows(k_tile, pitch, LANES, from.k, s.qkv_stride, key0, s);
-        load_rows(v_tile, pitch, LANES, from.v, s.qkv_stride, key0, s);
+        load_rows<COLS>(k_tile, pitch, LANES, from.k, s.qkv_stride, key0, s);
+        load_rows<COLS>(v_tile, pitch, LANES, from.v, s.qkv_stride, key0, s);
         __syncthreads();
         float p[ROWS];
         dot_rows(p, k_tile, mine, s);
@@ -203,9 +205,10 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     int head = (int)(of_head % s.heads);
     head_rows<T> from(qkv, batch, head, s);
     const int32_t *starts = doc_start ? doc_start + batch * s.seq_len : NULL;
-    load_rows(q_rows, s.padded, BLOCK_ROWS, from.q, s.qkv_stride, q0, s);
-    load_rows(dy_rows, s.padded, BLOCK_ROWS,
-              dy + batch * s.seq_len * s.y_stride + (int64_t)head * s.head_size, s.y_stride, q0, s);
+    load_rows<COLS>(q_rows, s.padded, BLOCK_ROWS, from.q, s.qkv_stride, q0, s);
+    load_rows<COLS>(dy_rows, s.padded, BLOCK_ROWS,
+                    dy + batch * s.seq_len * s.y_stride + (int64_t)head * s.head_size, s.y_stride,
+                    q0, s);
     float dq[ROWS][COLS] = {}, log_sum[ROWS], row_sum[ROWS];
     int64_t first[ROWS];
 #pragma unroll
@@ -218,8 +221,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     int64_t key0 = starts ? starts[q0] / LANES * LANES : 0;
     for (; key0 < q0 + BLOCK_ROWS && key0 < s.seq_len; key0 += LANES) {
         __syncthreads();
-        load_rows(k_tile, pitch, LANES, from.k, s.qkv_stride, key0, s);
-        load_rows(v_tile, pitch, LANES, from.v, s.qkv_stride, key0, s);
+        load_rows<COLS>(k_tile, pitch, LANES, from.k, s.qkv_stride, key0, s);
+        load_rows<COLS>(v_tile, pitch, LANES, from.v, s.qkv_stride, key0, s);
         __syncthreads();
         float p[ROWS], dp[ROWS];
         dot_rows(p, k_tile, q_rows + mine, s);
@@ -256,8 +259,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     int kv_head = (int)(of_group % s.kv_heads);
     const int32_t *starts = doc_start ? doc_start + batch * s.seq_len : NULL;
     head_rows<T> first_head(qkv, batch, kv_head * group, s);
-    load_rows(k_rows, s.padded, BLOCK_ROWS, first_head.k, s.qkv_stride, key0, s);
-    load_rows(v_rows, s.padded, BLOCK_ROWS, first_head.v, s.qkv_stride, key0, s);
+    load_rows<COLS>(k_rows, s.padded, BLOCK_ROWS, first_head.k, s.qkv_stride, key0, s);
+    load_rows<COLS>(v_rows, s.padded, BLOCK_ROWS, first_head.v, s.qkv_stride, key0, s);
     float dk[ROWS][COLS] = {}, dv[ROWS][COLS] = {};
     for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
         head_rows<T> from(qkv, batch, head, s);
@@ -266,8 +269,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
         for (int64_t q0 = key0 / LANES * LANES; q0 < s.seq_len; q0 += LANES) {
             if (starts && starts[q0] >= key0 + BLOCK_ROWS) break;
             __syncthreads();
-            load_rows(q_tile, pitch, LANES, from.q, s.qkv_stride, q0, s);
-            load_rows(dy_tile, pitch, LANES, d, s.y_stride, q0, s);
+            load_rows<COLS>(q_tile, pitch, LANES, from.q, s.qkv_stride, q0, s);
+            load_rows<COLS>(dy_tile, pitch, LANES, d, s.y_stride, q0, s);
             __syncthreads();
             int64_t query = q0 + lane;
             bool there = query < s.seq_len;
