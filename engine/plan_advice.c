@@ -122,6 +122,9 @@ static void write_changes(const yk_plan *plan, const yk_plan_change *changes, in
     }
 }
 
+/* Devices in one, that would have room for all. */
+#define MANY 16
+
 yk_status yk_plan_refuse(const yk_plan_target *target, const yk_config *config, const yk_plan *plan)
 {
     yk_plan_change changes[YK_PLAN_CHANGES];
@@ -137,7 +140,8 @@ yk_status yk_plan_refuse(const yk_plan_target *target, const yk_config *config, 
                        "%s; nothing that was tried would fit; take a smaller model or a shorter "
                        "train.seq_len, or more ranks with parallel.zero: 3",
                        takes);
-    YK_TRY(yk_plan_roomy_step_s(target, config, &roomy_s));
+    int64_t roomy = yk_plan_taken_bytes(plan) + MANY * plan->limit;
+    YK_TRY(yk_plan_roomy_step_s(target, config, roomy, &roomy_s));
     yk_number_write_time(roomy_s, step);
     write_changes(plan, changes, n, roomy_s, told, sizeof told);
     return yk_fail(YK_ENOFIT, what,

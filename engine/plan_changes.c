@@ -15,9 +15,6 @@
 /* By how much a pair must be faster than its halves: below it the clock knows no difference. */
 #define LEAST_GAIN 0.002
 
-/* More memory than anything needs, and less than the arenas of a plan go to. */
-#define ROOMY ((int64_t)1 << 42)
-
 /* ---- single changes ----------------------------------------------------------------------- */
 
 /* Make the change; false where there is nothing to change. */
@@ -341,7 +338,7 @@ yk_status yk_plan_find_changes(const yk_plan_target *target, const yk_config *co
     return YK_OK;
 }
 
-yk_status yk_plan_roomy_step_s(const yk_plan_target *target, const yk_config *config,
+yk_status yk_plan_roomy_step_s(const yk_plan_target *target, const yk_config *config, int64_t bytes,
                                double *seconds_out)
 {
     yk_device_spec spec = *target->spec;
@@ -349,7 +346,7 @@ yk_status yk_plan_roomy_step_s(const yk_plan_target *target, const yk_config *co
     yk_config c = *config;
     yk_plan_row row;
     int n;
-    spec.memory_bytes = ROOMY;
+    spec.memory_bytes = bytes;
     spec.host_bytes = 0;
     roomy.spec = &spec;
     c.memory.device_limit = 0;

@@ -145,8 +145,8 @@ typedef struct yk_plan_change {
 yk_status yk_plan_find_changes(const yk_plan_target *target, const yk_config *config,
                                yk_plan_change changes_out[YK_PLAN_CHANGES], int *n_out);
 
-/* Seconds of a step of `config` if there were memory for all of it. */
-yk_status yk_plan_roomy_step_s(const yk_plan_target *target, const yk_config *config,
+/* Seconds of a step of `config` if the device had `bytes`, and the host no end. */
+yk_status yk_plan_roomy_step_s(const yk_plan_target *target, const yk_config *config, int64_t bytes,
                                double *seconds_out);
 
 /* Report that `config` does not fit, and what would; `plan` is of it or, where it leaves something open,

@@ -94,7 +94,8 @@ void yk_plan_print(const yk_plan *plan, FILE *out)
 }
 
 /* Rows that are printed. */
-#define MAX_FITS 8
+#define MAX_FITS   8
+#define MAX_SIFTED 96 /* of so many */
 
 static void print_fit(const yk_plan_row *row, int64_t limit, double fastest_s, FILE *out)
 {
@@ -131,15 +132,37 @@ static void print_fits_json(const yk_plan_row *rows, int n, int64_t limit, FILE 
     fprintf(out, "]}\n");
 }
 
-/* The search prefers what leaves more at home where times are a thousandth apart; a list goes by time. */
-static void sort_by_time(yk_plan_row *rows, int n)
+/* Rows that differ by less are as fast by the clock. */
+#define NO_FASTER 0.0005
+
+/* Does `row` do no more than `other` does, or as much in a lower stage? */
+static bool is_simpler(const yk_plan_row *row, const yk_plan_row *other)
 {
-    for (int i = 1; i < n; i++)
-        for (int j = i; j > 0 && rows[j].step_s < rows[j - 1].step_s; j--) {
-            yk_plan_row swapped = rows[j];
-            rows[j] = rows[j - 1];
-            rows[j - 1] = swapped;
-        }
+    const yk_config *a = &row->config, *b = &other->config;
+    bool as_much = a->memory.offload == b->memory.offload;
+    bool less = (a->memory.offload & ~b->memory.offload) == 0 && !as_much;
+    return less || (as_much && a->parallel.zero < b->parallel.zero);
+}
+
+/* Is there reason to list `row` beside those before it, which the search prefers? */
+static bool is_worth(const yk_plan_row *rows, int n, const yk_plan_row *row)
+{
+    for (int i = 0; i < n; i++) {
+        if (row->step_s < rows[i].step_s) return false; /* by less than what it takes to the host */
+        bool as_fast = row->step_s < rows[i].step_s * (1 + NO_FASTER);
+        if (as_fast && is_simpler(&rows[i], row)) return false;
+    }
+    return true;
+}
+
+/* Leave what is worth listing, by time: the first is what a plan chooses, and nothing that does more is told
+ * to be as fast. Returns how many. */
+static int sift(yk_plan_row *rows, int n)
+{
+    int kept = 0;
+    for (int i = 0; i < n && kept < MAX_FITS; i++)
+        if (is_worth(rows, kept, &rows[i])) rows[kept++] = rows[i];
+    return kept;
 }
 
 yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shape,
@@ -147,7 +170,7 @@ yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shap
                              FILE *out)
 {
     yk_plan_target target = {shape, spec, topology, 0};
-    yk_plan_row rows[MAX_FITS];
+    yk_plan_row rows[MAX_SIFTED];
     yk_config open = *config;
     yk_plan plan;
     int n;
@@ -155,9 +178,9 @@ yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shap
     open.memory.recompute = YK_RECOMPUTE_AUTO;
     open.parallel.zero = YK_AUTO;
     open.memory.offload = YK_OFFLOAD_AUTO;
-    YK_TRY(yk_plan_search(&target, &open, false, rows, MAX_FITS, &n));
+    YK_TRY(yk_plan_search(&target, &open, false, rows, MAX_SIFTED, &n));
     if (n == 0) return yk_plan_make(&open, shape, spec, topology, 0, &plan); /* says why */
-    sort_by_time(rows, n);
+    n = sift(rows, n);
     (json ? print_fits_json : print_fits)(rows, n, yk_plan_limit(config, spec), out);
     return YK_OK;
 }

@@ -294,10 +294,11 @@ static yk_status count_fitting(search *s, const yk_config *config, const int64_t
     return YK_OK;
 }
 
-/* Micro-batches from the largest that can fit on, until they have become slower twice. */
+/* Micro-batches from the largest that can fit on, until two that are half as large as the best, or a
+ * quarter, have become slower. */
 static yk_status consider_micro_batches(search *s, yk_config *config)
 {
-    int64_t sizes[MAX_DIVISORS];
+    int64_t sizes[MAX_DIVISORS], below = INT64_MAX;
     double best_s = 0, seconds;
     int slower = 0, n_sizes, n;
     if (s->given->train.micro_batch != YK_AUTO) return consider(s, config, &seconds);
@@ -308,8 +309,11 @@ static yk_status consider_micro_batches(search *s, yk_config *config)
         config->train.micro_batch = sizes[i];
         YK_TRY(consider(s, config, &seconds));
         if (seconds == 0) continue;
-        slower = best_s > 0 && seconds >= best_s ? slower + 1 : 0;
-        best_s = best_s > 0 && best_s < seconds ? best_s : seconds;
+        bool faster = best_s == 0 || seconds < best_s;
+        if (!faster && sizes[i] > below) continue;
+        below = sizes[i] / 2;
+        slower = faster ? 0 : slower + 1;
+        if (faster) best_s = seconds;
     }
     return YK_OK;
 }

@@ -155,7 +155,7 @@ typedef enum yk_stream_holds {
 struct yk_stream {
     yk_device *device;
     yk_stream_kind kind;
-    char name[16];
+    char name[32];
     void *workspace; /* borrowed; see yk_stream_set_workspace() */
     int64_t workspace_bytes, workspace_high;
     yk_stream_holds holds;

@@ -18,7 +18,7 @@
 /* A stream that was recorded. */
 typedef struct lane_state {
     yk_stream *stream;
-    char name[16];
+    char name[32];
 } lane_state;
 
 typedef struct span_state {

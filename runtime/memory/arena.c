@@ -12,7 +12,7 @@
 #include "runtime/base/arith.h"
 
 /* Room on a dry device: more than any plan asks for, less than an address space holds. */
-#define MEASURE_BYTES ((int64_t)1 << 44)
+#define MEASURE_BYTES ((int64_t)1 << 52)
 #define RED_ZONE_BYTE 0xa5
 
 typedef struct piece {

@@ -191,6 +191,26 @@ run "$yoke" plan large.yaml --device h200 --set memory.device_limit=60GiB --json
 expect_status 0
 [ "$(number device_bytes)" -ge $(((60 << 30) / 100 * 92)) ] || fail "less than 92 % of the limit"
 
+case_is "of what is as fast the simpler is listed alone, and the first is what a plan chooses"
+run "$yoke" plan large.yaml --device 4090d --ranks 1024 --node-size 8 --set train.batch=1024 --fit
+expect_status 0
+first=$(sed -n 2p <<<"$out")
+[[ $first == *"parallel.zero: 1" ]] || fail "a simpler one is as fast as $first"
+[ "$(grep -c ' +0.0 %' <<<"$out")" -eq 1 ] || fail "several are as fast in: $out"
+words="large.yaml --device 4090d --set model.preset=qwen2.5-1.5b --set train.batch=512 --set memory.offload=auto"
+# shellcheck disable=SC2086
+run "$yoke" plan $words --fit
+first=$(sed -n '2s/.*%  //p' <<<"$out")
+# shellcheck disable=SC2086
+run "$yoke" plan $words --set parallel.zero=0 --json
+expect_text out "\"choices\": \"$first\""
+
+case_is "a batch with many divisors is searched, in seconds"
+SECONDS=0
+run "$yoke" plan large.yaml --device h200 --set train.batch=720720 --set memory.head_chunk=4096
+expect_status 0
+[ "$SECONDS" -le "$(limit 20)" ] || fail "it took $SECONDS s"
+
 case_is "micro_batch auto takes what fits"
 run "$yoke" plan large.yaml --device h200 --json --set memory.device_limit=60GiB
 expect_status 0
@@ -236,6 +256,12 @@ awk -v ms="$(number step_ms)" -v waits="$(number exposed_ms)" 'BEGIN {exit !(wai
     fail "it waits $(number exposed_ms) of $(number step_ms) ms"
 
 # What is gathered during a unit's forward or backward pass is the next one's: it goes on beside the pass.
+case_is "streams of a timeline have their whole names"
+run "$yoke" plan large.yaml --device h200 --set memory.offload=[inputs] --trace t.json --json \
+    --set train.micro_batch=4 --set memory.recompute=none --set memory.head_chunk=4096
+expect_status 0
+grep -q '"inputs to device"' t.json || fail "no such stream in $(grep -o '"inputs[^"]*"' t.json | sort -u)"
+
 case_is "in stage 3 parameters are gathered one unit ahead"
 run "$yoke" plan large.yaml --device h200 --ranks 8 --set parallel.zero=3 --set memory.kept_blocks=0 \
     --set train.micro_batch=2 --trace t.json --json

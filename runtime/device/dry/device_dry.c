@@ -43,7 +43,7 @@ typedef struct known_time {
 /* When the link to the host is taken one way: spans apart from each other, in order. What is short slips in
  * between. */
 #define SHORT_BYTES 1e6
-#define N_TAKEN 64
+#define N_TAKEN     64
 typedef struct dry_link {
     busy_span spans[N_TAKEN + 1];
     int n;
