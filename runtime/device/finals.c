@@ -21,19 +21,11 @@ static float noise(const yk_finalist *f)
     return (f->ms[f->n - 1] - f->ms[0]) / (float)f->n;
 }
 
-static bool draws_more(const yk_finals *f, const yk_finalist *one)
-{
-    const yk_finalist *first = &f->who[0];
-    return f->frugal && yk_finals_middle(one) / yk_finals_middle(first) >
-                            YK_FINALS_LOST * one->burst_ms / first->burst_ms;
-}
-
 static const yk_finalist *leader(const yk_finals *f)
 {
     const yk_finalist *best = &f->who[0];
     for (int i = 1; i < f->n; i++)
-        if (!draws_more(f, &f->who[i]) && yk_finals_middle(&f->who[i]) < yk_finals_middle(best))
-            best = &f->who[i];
+        if (yk_finals_middle(&f->who[i]) < yk_finals_middle(best)) best = &f->who[i];
     return best;
 }
 
@@ -42,9 +34,8 @@ int yk_finals_thin(yk_finals *f)
     const yk_finalist *best = leader(f);
     int going_on = 0;
     for (int i = 0; i < f->n; i++) {
-        yk_finalist *one = &f->who[i];
-        if (one->ms[0] > best->ms[best->n - 1] || draws_more(f, one)) one->out = true;
-        going_on += !one->out;
+        if (f->who[i].ms[0] > best->ms[best->n - 1]) f->who[i].out = true;
+        going_on += !f->who[i].out;
     }
     return going_on;
 }
@@ -56,7 +47,7 @@ int yk_finals_verdict(const yk_finals *f)
     for (int i = 1; i < f->n; i++) {
         const yk_finalist *one = &f->who[i];
         float gain = yk_finals_middle(first) - yk_finals_middle(one);
-        if (gain > noise(first) + noise(one) && !draws_more(f, one) &&
+        if (gain > noise(first) + noise(one) &&
             yk_finals_middle(one) < yk_finals_middle(&f->who[best]))
             best = i;
     }

@@ -2,13 +2,9 @@
  *
  * Model.   A few finalists run in turns, a block of runs each, and a block has one time. The first
  *          finalist is the one that is taken without a race.
- * Noise.   Blocks of one finalist differ though nothing did, by what the card's clock and the
- *          machine do meanwhile. Of n such times, no more than ten, their range over n estimates the
- *          standard error of their middle (Dean and Dixon 1951), so no bar has to be guessed.
- * Power.   In blocks the card is at the limit of its power, in the burst before them it is not. Who
- *          leads by less in blocks than in the burst has fewer cycles and draws more. What a kernel
- *          draws depends on the numbers that it reads, so that lead may be lost when they change: a
- *          frugal race takes nobody who draws more than the first.
+ * Noise.   Blocks of one finalist differ though nothing did, by what the card's clock and the machine
+ *          do meanwhile. Of n such times, no more than ten, their range over n estimates the standard
+ *          error of their middle (Dean and Dixon 1951), so no bar has to be guessed.
  */
 #ifndef YK_RUNTIME_DEVICE_FINALS_H
 #define YK_RUNTIME_DEVICE_FINALS_H
@@ -17,19 +13,16 @@
 
 #define YK_FINALS_MAX    6
 #define YK_FINALS_ROUNDS 7
-#define YK_FINALS_LOST   1.03f /* who loses this to the first from burst to blocks draws more */
 
 typedef struct yk_finalist {
     int candidate; /* the caller's number of it */
     int n;         /* blocks that were timed */
     bool out;      /* it runs no more */
-    float burst_ms;
     float ms[YK_FINALS_ROUNDS];
 } yk_finalist;
 
 typedef struct yk_finals {
     int n;
-    bool frugal;
     yk_finalist who[YK_FINALS_MAX];
 } yk_finals;
 
@@ -39,12 +32,11 @@ void yk_finals_add(yk_finalist *f, float ms);
 /* The middle of its blocks; there is one at least. */
 float yk_finals_middle(const yk_finalist *f);
 
-/* Let go who was slower in each block than the leader in its slowest, and in a frugal race who
- * draws more than the first, and say how many go on. */
+/* Let go who was slower in each block than the leader in its slowest, and say how many go on. */
 int yk_finals_thin(yk_finals *f);
 
-/* The finalist that is fastest, if it is faster than the first by more than the noise of both and, in
- * a frugal race, draws no more; else the first, which is 0. */
+/* The finalist that is fastest, if it is faster than the first by more than the noise of both; else
+ * the first, which is 0. */
 int yk_finals_verdict(const yk_finals *f);
 
 #endif

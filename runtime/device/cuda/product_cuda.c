@@ -237,14 +237,6 @@ static bool run_candidate(void *context, int candidate)
            CUBLAS_STATUS_SUCCESS;
 }
 
-/* In a forward pass and in a gradient of weights, activations. At a model's first step they are like
- * drawn numbers; some steps later their rows are much alike and a product draws less. What an
- * algorithm gained by drawing more then turns into a loss; gradients of inputs keep their gain. */
-static bool reads_activations(const yk_cuda_product *p)
-{
-    return p->transpose_a || p->transpose_b;
-}
-
 /* The fastest of the candidates into c. What the product reads must stay, so a product in place is
  * timed on memory of its own, and so is one that would write GELU's input where its output goes; where
  * there is none, it is not timed. */
@@ -272,7 +264,6 @@ static yk_status race(yk_stream *s, const yk_cuda_product *p, void *ws,
     yk_status status = yk_race_run(&(yk_race){.stream = h.stream,
                                               .tuner = s->device->tuner,
                                               .n = n,
-                                              .frugal = reads_activations(p),
                                               .run = run_candidate,
                                               .context = &h,
                                               .out = h.d,

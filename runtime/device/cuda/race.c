@@ -1,13 +1,12 @@
 /* runtime/device/cuda/race.c - timing candidates against each other.
  *
- * A heat times each candidate once, and a burst those near the best: a millisecond each, in turns,
- * of which the least counts, since whatever else the machine does only ever adds. But a burst is run
- * at the card's highest clock, while in a training step the card is at the limit of its power and
- * what counts of a kernel is its energy: whoever draws more lowers the clock, by as much as 5 %
- * between kernels for one product. So those that look as fast as the first run finals, long blocks in
- * turns, forth and back so that what drifts does so for all. An H200's clock follows the power some
- * 50 ms late and settles within 100 to 200 ms: until then a block is timed at the clock of the one
- * before it, and its first half does not count. finals.h says who wins.
+ * A heat times each candidate once, and a burst those near the best: a millisecond each, in turns, of
+ * which the least counts, since whatever else the machine does only ever adds. But a burst is run at
+ * the card's highest clock, while in a training step the card is at the limit of its power and what
+ * counts of a kernel is its energy: whoever draws more lowers the clock. So those that are near the
+ * best run finals, long blocks in turns on a card that is warm, forth and back so that what drifts
+ * does so for all; a block's first third does not count. finals.h says who wins. Blocks of 200 ms, as
+ * long as an H200's clock takes to settle, chose no better for whole steps (docs/performance.md).
  */
 #include "runtime/device/cuda/race.h"
 
@@ -23,23 +22,20 @@
 #define BURST_MS       1.0f
 #define MAX_BURST_RUNS 16
 #define HOPELESS       1.12f /* times the best of the heat: not in the burst */
-#define MAX_RUNS       2048  /* of a block: a kernel of microseconds draws little power */
-#define THIN_FROM      2     /* rounds */
+#define NEAR           1.08f /* times the best of the burst: in the finals, as energies differ by that */
+#define MAX_RUNS       256 /* of a block: a kernel of microseconds draws little power */
+#define THIN_FROM      2   /* rounds */
 #define NEVER          1e30f
 
-/* How long it may take: a second for a shape where another than the first looks faster, and next to
- * nothing elsewhere, when a run meets it for the first time; three seconds where one asks for it.
- * Rounds are even, so that each finalist is as early as late. */
+/* How long it may take: some 0.1 s a choice where a run meets a shape for the first time, five times
+ * that where one asks for it. Rounds are even, so that each finalist is as early as late. */
 typedef struct effort {
     float warm_ms, block_ms;
-    float enter; /* to the finals: who takes less than this in the burst, times the first's */
     int rounds, n_finalists;
 } effort;
 
-static const effort brief = {
-    .warm_ms = 100, .block_ms = 200, .enter = 0.97f, .rounds = 2, .n_finalists = 3};
-static const effort thorough = {
-    .warm_ms = 200, .block_ms = 240, .enter = 1.05f, .rounds = 4, .n_finalists = 4};
+static const effort brief = {.warm_ms = 20, .block_ms = 20, .rounds = 2, .n_finalists = 3};
+static const effort thorough = {.warm_ms = 150, .block_ms = 60, .rounds = 4, .n_finalists = 5};
 
 typedef struct stopwatch {
     cudaEvent_t begin, end;
@@ -144,31 +140,30 @@ static int fastest(const float *ms, int n)
     return best;
 }
 
-/* The first candidate, and as many of the fastest others as effort allows, if they repeat bits. */
+/* The first candidate, and as many of those near the best as effort allows, if they repeat their bits. */
 static yk_status pick_finalists(const yk_race *race, const effort *e, int n, const float *burst,
                                 yk_finals *finals)
 {
     float ms[MAX_CANDIDATES];
-    float limit = burst[0] * e->enter;
+    float limit = burst[fastest(burst, n)] * NEAR;
     memcpy(ms, burst, (size_t)n * sizeof *ms);
-    *finals = (yk_finals){.n = 1, .frugal = race->frugal && burst[0] < NEVER};
-    finals->who[0].burst_ms = burst[0];
+    *finals = (yk_finals){.n = 1};
     ms[0] = NEVER;
     for (int i = fastest(ms, n); ms[i] < NEVER && ms[i] <= limit && finals->n < e->n_finalists;
          i = fastest(ms, n)) {
         bool same = false;
         YK_TRY(repeats_its_bits(race, i, &same));
-        if (same) finals->who[finals->n++] = (yk_finalist){.candidate = i, .burst_ms = burst[i]};
+        if (same) finals->who[finals->n++] = (yk_finalist){.candidate = i};
         ms[i] = NEVER;
     }
     return YK_OK;
 }
 
-/* `runs` runs, of which the first half only lets the clock settle. */
+/* `runs` runs, of which the first third only lets the clock settle. */
 static yk_status run_block(const yk_race *race, const stopwatch *w, yk_finalist *f, int runs)
 {
     float ms;
-    int settling = runs / 2;
+    int settling = runs / 3;
     for (int i = 0; i < settling; i++)
         if (!race->run(race->context, f->candidate)) break;
     YK_TRY(time_runs(race, w, f->candidate, runs - settling, &ms));
@@ -185,7 +180,7 @@ static int runs_of(float ms, float all_ms, int least)
 static yk_status run_finals(const yk_race *race, const effort *e, const stopwatch *w, float ms,
                             yk_finals *finals)
 {
-    int runs = runs_of(ms, e->block_ms, 2), going_on = finals->n;
+    int runs = runs_of(ms, e->block_ms, 3), going_on = finals->n;
     float warm;
     YK_TRY(time_runs(race, w, 0, runs_of(ms, e->warm_ms, 1), &warm));
     for (int round = 0; round < e->rounds && going_on > 1; round++) {

@@ -91,36 +91,6 @@ static void who_never_reached_the_leader_runs_no_more(void **state)
     assert_int_equal(yk_finals_verdict(&f), 1); /* against the first, though it is out */
 }
 
-static void a_frugal_race_takes_nobody_who_draws_more_than_the_first(void **state)
-{
-    (void)state;
-    yk_finals f = {.frugal = true};
-    ADD(&f, 1.00f, 1.01f);
-    ADD(&f, 0.96f, 0.96f); /* 4 % faster, of 10 % in the burst */
-    ADD(&f, 0.98f, 0.98f); /* 2 % faster, as in the burst */
-    f.who[0].burst_ms = 0.80f;
-    f.who[1].burst_ms = 0.72f;
-    f.who[2].burst_ms = 0.784f;
-    assert_int_equal(yk_finals_verdict(&f), 2);
-    assert_int_equal(yk_finals_thin(&f), 1); /* the first never reached 2 either */
-    assert_true(f.who[0].out && f.who[1].out && !f.who[2].out);
-    f.frugal = false;
-    assert_int_equal(yk_finals_verdict(&f), 1);
-}
-
-static void who_leads_a_frugal_race_by_drawing_more_pushes_nobody_out(void **state)
-{
-    (void)state;
-    yk_finals f = {.frugal = true};
-    ADD(&f, 1.00f, 1.01f);
-    ADD(&f, 0.96f, 0.96f);
-    f.who[0].burst_ms = 0.80f;
-    f.who[1].burst_ms = 0.72f;
-    assert_int_equal(yk_finals_thin(&f), 1);
-    assert_true(!f.who[0].out && f.who[1].out);
-    assert_int_equal(yk_finals_verdict(&f), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,8 +100,6 @@ int main(void)
         cmocka_unit_test(the_fastest_of_the_others_is_taken),
         cmocka_unit_test(the_first_stands_where_it_is_alone_or_fastest),
         cmocka_unit_test(who_never_reached_the_leader_runs_no_more),
-        cmocka_unit_test(a_frugal_race_takes_nobody_who_draws_more_than_the_first),
-        cmocka_unit_test(who_leads_a_frugal_race_by_drawing_more_pushes_nobody_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
