@@ -53,10 +53,10 @@ cudaError_t yk_cuda_pinned_alloc(int64_t bytes, void **memory_out)
 
 void yk_cuda_pinned_free(int64_t bytes, void *memory)
 {
-    if (cudaHostUnregister(memory) == cudaSuccess) {
+    if (bytes >= LARGE && cudaHostUnregister(memory) == cudaSuccess) {
         (void)munmap(memory, (size_t)bytes);
         return;
     }
-    (void)cudaGetLastError(); /* the driver's own */
+    if (bytes >= LARGE) (void)cudaGetLastError(); /* the driver's own after all */
     (void)cudaFreeHost(memory);
 }
