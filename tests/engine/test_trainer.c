@@ -425,8 +425,8 @@ static void a_run_that_skips_now_and_then_goes_on(void **state)
 
 int main(void)
 {
+    yk_signals_block(); /* before there is a thread that would take one: a GPU's driver has some */
     if (tested_device_missing()) return 77;
-    yk_signals_block(); /* before there is a thread that would take one */
     char cache[SCRATCH_PATH];
     scratch_make(cache);
     if (setenv("XDG_CACHE_HOME", cache, 1) != 0) return 1;
