@@ -5,11 +5,12 @@
  *           copy it to their devices from there. Both are work of copy streams, and what orders the
  *           streams of different processes are words in the segment: a stream writes a number when
  *           it has come so far, another one waits for it. No processor touches the data.
- * Channels. A way for chunks from a rank to one other, or to all others, with HOSTMEM_DEPTH slots.
- *           Chunks are numbered from 0 on: number s lies in slot s % HOSTMEM_DEPTH. The writer says
- *           `ready` = s + 1 to each reader, who says `taken` = s + 1 when it has its copy; a slot is
- *           written again when all its readers have said so. All ranks issue the same collectives,
- *           so each knows every number without being told.
+ * Channels. A way for chunks from a rank to one other, or to all others, with HOSTMEM_DEPTH slots, of
+ *           which a chunk takes one, or two when it is long: `width`. What goes through slots is
+ *           numbered from 0 on: number s is slot s % HOSTMEM_DEPTH. When slots s .. s + width - 1 are
+ *           written, the writer says `ready` = s + width to each reader, who says `taken` = s + width
+ *           when it has its copy; they are written again when all their readers have said so. All
+ *           ranks issue the same collectives, so each knows every number without being told.
  * Lanes.    Reductions, gathers and values may be under way beside each other. The first two have a
  *           pair of copy streams each, `down` to the host and `up` from it, since a copy engine
  *           serves one direction; values go by the stream that was given.
@@ -72,7 +73,7 @@ typedef enum hostmem_event {
 /* Offsets are in bytes; those of slots are in a rank's part of the segment. */
 typedef struct hostmem_layout {
     int n;                                    /* ranks */
-    int64_t chunk_bytes;                      /* room for a chunk of a sum's part, here and there */
+    int64_t chunk_bytes;                      /* the longest chunk of a sum's part: two slots */
     int64_t gather_bytes;                     /* likewise of a gather */
     int64_t marks, values, greatest, flushed; /* behind the words, at the segment's begin */
     int64_t control_bytes;
@@ -108,8 +109,8 @@ typedef struct hostmem_group {
     yk_event *events[HOSTMEM_N_EVENTS][HOSTMEM_TURNS];
     uint32_t n_begun[HOSTMEM_N_LANES];
     int64_t begun_ns[HOSTMEM_N_LANES];                    /* where streams pass */
-    uint32_t n_parts, n_sums, n_met_reduce, n_met_values; /* chunks and meetings issued */
-    uint32_t *n_gathered;                                 /* (n) chunks of each rank */
+    uint32_t n_parts, n_sums, n_met_reduce, n_met_values; /* slots and meetings issued */
+    uint32_t *n_gathered;                                 /* (n) slots of each rank */
 
     /* The guard, a thread that looks whether streams wait in vain. */
     pthread_t guard;
@@ -141,6 +142,18 @@ float *yk_hostmem_greatest(const hostmem_group *g, uint32_t meeting);
 /* What a rank's gradients lost on the wire so far. */
 int64_t *yk_hostmem_flushed(const hostmem_group *g, int rank);
 
+/* Slots that a chunk takes, where the longest has `longest` bytes. */
+static inline uint32_t yk_hostmem_width(int64_t bytes, int64_t longest)
+{
+    return bytes > longest / 2 ? 2 : 1;
+}
+
+/* The next number that as many slots can begin with and lie behind each other. */
+static inline uint32_t yk_hostmem_align(uint32_t number, uint32_t width)
+{
+    return (number + width - 1) / width * width;
+}
+
 /* A slot of the channel whose word is `ready`, from rank `from`; `to` counts for parts alone. */
 char *yk_hostmem_slot(const hostmem_group *g, hostmem_word ready, int from, int to,
                       uint32_t number);
@@ -159,12 +172,16 @@ void yk_hostmem_unmap(yk_comm *c, hostmem_segment *s);
 
 /* hostmem_chunk.c: one chunk through a channel. */
 
-/* Copy `bytes` of device memory, as chunk `number` of the own channel, for rank `to`, or for all. */
-yk_status yk_hostmem_send(yk_comm *c, hostmem_word ready, int to, uint32_t number, const void *data,
-                          int64_t bytes);
-/* Copy chunk `number` of a channel from rank `from` to this rank, or to all, to device memory. */
-yk_status yk_hostmem_receive(yk_comm *c, hostmem_word ready, int from, uint32_t number, void *data,
-                             int64_t bytes);
+/* A place in a channel. */
+typedef struct hostmem_place {
+    hostmem_word ready;
+    uint32_t number, width; /* the first slot, and how many */
+} hostmem_place;
+
+/* Copy `bytes` of device memory to the own channel, for rank `to`, or for all. */
+yk_status yk_hostmem_send(yk_comm *c, hostmem_place place, int to, const void *data, int64_t bytes);
+/* Copy from a channel from rank `from` to this rank, or to all, to device memory. */
+yk_status yk_hostmem_receive(yk_comm *c, hostmem_place place, int from, void *data, int64_t bytes);
 
 #define HOSTMEM_ALL (-1)
 

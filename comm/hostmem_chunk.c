@@ -1,8 +1,9 @@
 /* comm/hostmem_chunk.c - one chunk through a channel, the bounds of a collective, and meetings.
  *
- * Before chunk s is written, its readers must have taken chunk s - HOSTMEM_DEPTH, so that they have said
- * s - HOSTMEM_DEPTH + 1. Comparing modulo 2^32, a word that is still 0 is far enough for the first
- * HOSTMEM_DEPTH chunks.
+ * Before slots s .. s + width - 1 are written, readers must have taken what lay there, HOSTMEM_DEPTH numbers
+ * before, so that they have said s + width - HOSTMEM_DEPTH. Comparing modulo 2^32, a word that is still 0
+ * is far enough for the first HOSTMEM_DEPTH slots. A number that was left out is waited for with the
+ * next one, which has been written by then.
  */
 #include "comm/hostmem.h"
 #include "runtime/base/clock.h"
@@ -19,34 +20,36 @@ static hostmem_word taken_of(hostmem_word ready)
     return (hostmem_word)(ready + 1);
 }
 
-yk_status yk_hostmem_send(yk_comm *c, hostmem_word ready, int to, uint32_t number, const void *data,
-                          int64_t bytes)
+yk_status yk_hostmem_send(yk_comm *c, hostmem_place place, int to, const void *data, int64_t bytes)
 {
     const hostmem_group *g = yk_hostmem_of(c);
+    hostmem_word ready = place.ready;
+    uint32_t end = place.number + place.width;
     yk_stream *down = copies_of(c, ready)->down;
     int me = c->index;
     for (int q = 0; q < c->size; q++)
         if (q != me && (to == HOSTMEM_ALL || q == to))
             YK_TRY(yk_stream_await_flag(down, yk_hostmem_word(g, taken_of(ready), me, q),
-                                        number - HOSTMEM_DEPTH + 1));
-    YK_TRY(yk_copy(down, yk_hostmem_slot(g, ready, me, to, number), data, bytes,
+                                        end - HOSTMEM_DEPTH));
+    YK_TRY(yk_copy(down, yk_hostmem_slot(g, ready, me, to, place.number), data, bytes,
                    YK_COPY_DEVICE_TO_HOST));
     for (int q = 0; q < c->size; q++)
         if (q != me && (to == HOSTMEM_ALL || q == to))
-            YK_TRY(yk_stream_write_flag(down, yk_hostmem_word(g, ready, me, q), number + 1));
+            YK_TRY(yk_stream_write_flag(down, yk_hostmem_word(g, ready, me, q), end));
     return YK_OK;
 }
 
-yk_status yk_hostmem_receive(yk_comm *c, hostmem_word ready, int from, uint32_t number, void *data,
-                             int64_t bytes)
+yk_status yk_hostmem_receive(yk_comm *c, hostmem_place place, int from, void *data, int64_t bytes)
 {
     const hostmem_group *g = yk_hostmem_of(c);
+    hostmem_word ready = place.ready;
+    uint32_t end = place.number + place.width;
     yk_stream *up = copies_of(c, ready)->up;
     int me = c->index;
-    YK_TRY(yk_stream_await_flag(up, yk_hostmem_word(g, ready, from, me), number + 1));
-    YK_TRY(yk_copy(up, data, yk_hostmem_slot(g, ready, from, me, number), bytes,
+    YK_TRY(yk_stream_await_flag(up, yk_hostmem_word(g, ready, from, me), end));
+    YK_TRY(yk_copy(up, data, yk_hostmem_slot(g, ready, from, me, place.number), bytes,
                    YK_COPY_HOST_TO_DEVICE));
-    return yk_stream_write_flag(up, yk_hostmem_word(g, taken_of(ready), from, me), number + 1);
+    return yk_stream_write_flag(up, yk_hostmem_word(g, taken_of(ready), from, me), end);
 }
 
 typedef struct lane_of {

@@ -3,7 +3,7 @@
  * The segment: words, 64 bytes apart so that no two writers share a line; marks; what ranks bring to
  * meetings; then a part for each rank, at a page, which that rank touches first: so it lies on that
  * rank's NUMA node. A rank's part has HOSTMEM_DEPTH slots for each other rank, for parts of sums, and
- * as many for sums and for gathers.
+ * as many for sums and for gathers; the longest chunk takes two.
  *
  * Staging memory holds what a chunk is on the device: packed for each other rank, arrived from each,
  * summed, come back; each twice, since a chunk travels while the one before it is worked on, and what
@@ -19,17 +19,18 @@
 
 /* The most bytes of a chunk of a gather; of a chunk of a sum; and of those of a sum that a rank sends to all
  * others together. Where both ways of a link are in use, a copy with its two words keeps its engine for
- * as long as half a megabyte takes, 5 to 13 us on an H200, so that long chunks would pay: but what lies in
- * host memory on its way should stay in the processor's cache. Between two GPUs slots of 4 MiB brought
- * gathers of 1 GiB at 41 GB/s and slots of 16 MiB at 34. Ranks that share a GPU share its link, which
- * keeps that traffic low, and a copy engine that waits for words goes over to the other rank. Chunks of
- * sums take memory of the device as well. On a processor a chunk should stay in its cache. */
+ * as long as half a megabyte takes, 5 to 13 us on an H200: long chunks pay. But what lies in host memory on
+ * its way should stay in the processor's cache: between two GPUs gathers of 1 GiB made 45 GB/s in chunks
+ * of 8 MiB through 16, 41 in chunks of 4 MiB, and in longer ones, or with more slots for them, as few as
+ * 34. Ranks that share a GPU share its link, which keeps that traffic low, and a copy engine that waits
+ * for words goes over to the other rank. Chunks of sums take memory of the device as well. On a
+ * processor a chunk should stay in its cache. */
 typedef struct most_bytes {
     int64_t gather, sum, sums;
 } most_bytes;
 
 static const most_bytes on_processors = {(int64_t)256 << 10, (int64_t)1 << 20, (int64_t)1 << 20};
-static const most_bytes with_own_gpu = {(int64_t)4 << 20, (int64_t)4 << 20, (int64_t)16 << 20};
+static const most_bytes with_own_gpu = {(int64_t)8 << 20, (int64_t)8 << 20, (int64_t)16 << 20};
 static const most_bytes with_shared_gpu = {(int64_t)16 << 20, (int64_t)16 << 20, (int64_t)32 << 20};
 
 #define CHUNK_BYTES_MIN ((int64_t)64 << 10)
@@ -47,9 +48,9 @@ static void lay_out_control(hostmem_layout *l)
 
 static void lay_out_part(hostmem_layout *l)
 {
-    l->sums = (int64_t)(l->n - 1) * HOSTMEM_DEPTH * l->chunk_bytes;
-    l->gathers = l->sums + HOSTMEM_DEPTH * l->chunk_bytes;
-    l->rank_bytes = yk_round_up(l->gathers + HOSTMEM_DEPTH * l->gather_bytes, PAGE);
+    l->sums = (int64_t)(l->n - 1) * HOSTMEM_DEPTH * l->chunk_bytes / 2;
+    l->gathers = l->sums + HOSTMEM_DEPTH * l->chunk_bytes / 2;
+    l->rank_bytes = yk_round_up(l->gathers + HOSTMEM_DEPTH * l->gather_bytes / 2, PAGE);
     l->segment_bytes = l->control_bytes + l->n * l->rank_bytes;
 }
 
@@ -170,8 +171,8 @@ char *yk_hostmem_slot(const hostmem_group *g, hostmem_word ready, int from, int 
     const hostmem_layout *l = &g->layout;
     char *part = g->segment.memory + l->control_bytes + from * l->rank_bytes;
     int64_t slot = number % HOSTMEM_DEPTH;
-    if (ready == HOSTMEM_GATHER_READY) return part + l->gathers + slot * l->gather_bytes;
-    if (ready == HOSTMEM_SUM_READY) return part + l->sums + slot * l->chunk_bytes;
+    if (ready == HOSTMEM_GATHER_READY) return part + l->gathers + slot * l->gather_bytes / 2;
+    if (ready == HOSTMEM_SUM_READY) return part + l->sums + slot * l->chunk_bytes / 2;
     int other = (to - from - 1 + l->n) % l->n; /* 0 .. n-2 */
-    return part + (other * HOSTMEM_DEPTH + slot) * l->chunk_bytes;
+    return part + (other * HOSTMEM_DEPTH + slot) * l->chunk_bytes / 2;
 }

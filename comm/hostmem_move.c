@@ -9,14 +9,24 @@
 #include "runtime/base/arith.h"
 #include "runtime/device/ops_wire.h"
 
+/* The next slots of rank `from`. */
+static hostmem_place next_place(hostmem_group *g, int from, int64_t chunk)
+{
+    uint32_t width = yk_hostmem_width(chunk, g->layout.gather_bytes);
+    uint32_t number = yk_hostmem_align(g->n_gathered[from], width);
+    g->n_gathered[from] = number + width;
+    return (hostmem_place){HOSTMEM_GATHER_READY, number, width};
+}
+
 /* Bytes at .. at+n-1 of every part that others bring. */
-static yk_status get_others(yk_comm *c, char *full, int64_t bytes, int64_t at, int64_t n)
+static yk_status get_others(yk_comm *c, char *full, int64_t bytes, int64_t at, int64_t chunk)
 {
     hostmem_group *g = yk_hostmem_of(c);
+    int64_t n = yk_min(bytes - at, chunk);
     for (int i = 1; i < c->size; i++) {
         int from = (c->index + i) % c->size;
-        YK_TRY(yk_hostmem_receive(c, HOSTMEM_GATHER_READY, from, g->n_gathered[from]++,
-                                  full + from * bytes + at, n));
+        YK_TRY(
+            yk_hostmem_receive(c, next_place(g, from, chunk), from, full + from * bytes + at, n));
     }
     return YK_OK;
 }
@@ -30,9 +40,9 @@ yk_status yk_hostmem_all_gather(yk_comm *c, void *full, const void *shard, int64
     YK_TRY(yk_hostmem_begin(c, HOSTMEM_LANE_GATHER, stream));
     for (int64_t at = 0; at < bytes; at += chunk) {
         int64_t n = yk_min(bytes - at, chunk);
-        YK_TRY(yk_hostmem_send(c, HOSTMEM_GATHER_READY, HOSTMEM_ALL, g->n_gathered[c->index]++,
+        YK_TRY(yk_hostmem_send(c, next_place(g, c->index, chunk), HOSTMEM_ALL,
                                (const char *)shard + at, n));
-        YK_TRY(get_others(c, full, bytes, at, n));
+        YK_TRY(get_others(c, full, bytes, at, chunk));
     }
     if (shard != own) YK_TRY(yk_copy(stream, own, shard, bytes, YK_COPY_DEVICE));
     atomic_fetch_add(&c->bytes_sent, (c->size - 1) * bytes);
@@ -46,11 +56,10 @@ yk_status yk_hostmem_broadcast(yk_comm *c, void *buffer, int64_t bytes, int root
     YK_TRY(yk_hostmem_begin(c, HOSTMEM_LANE_GATHER, stream));
     for (int64_t at = 0; at < bytes; at += chunk) {
         int64_t n = yk_min(bytes - at, chunk);
-        uint32_t number = g->n_gathered[root]++;
+        hostmem_place place = next_place(g, root, chunk);
         char *data = (char *)buffer + at;
-        YK_TRY(c->index == root
-                   ? yk_hostmem_send(c, HOSTMEM_GATHER_READY, HOSTMEM_ALL, number, data, n)
-                   : yk_hostmem_receive(c, HOSTMEM_GATHER_READY, root, number, data, n));
+        YK_TRY(c->index == root ? yk_hostmem_send(c, place, HOSTMEM_ALL, data, n)
+                                : yk_hostmem_receive(c, place, root, data, n));
     }
     if (c->index == root) atomic_fetch_add(&c->bytes_sent, (c->size - 1) * bytes);
     return yk_hostmem_end(c, HOSTMEM_LANE_GATHER, stream);

@@ -29,9 +29,10 @@ typedef struct sums {
     const yk_reduction *r;
     yk_stream *stream;
     hostmem_copies *copies;
-    int64_t chunk; /* elements of a part that travel and are added at once */
-    bool packs;    /* elements are not yet what travels */
-    bool in_place; /* what arrives takes the place of what has left */
+    int64_t chunk;  /* elements of a part that travel and are added at once */
+    uint32_t width; /* slots that they take */
+    bool packs;     /* elements are not yet what travels */
+    bool in_place;  /* what arrives takes the place of what has left */
     yk_wire_scale scale;
     int64_t *flushed; /* device memory */
 } sums;
@@ -58,6 +59,16 @@ static span span_of(const sums *x, int64_t k)
 static bool takes_place(const sums *x, const span *s)
 {
     return x->in_place && s->number >= HOSTMEM_ARRIVALS;
+}
+
+static hostmem_place place_of_part(const sums *x, const span *s)
+{
+    return (hostmem_place){HOSTMEM_PART_READY, x->group->n_parts + s->number * x->width, x->width};
+}
+
+static hostmem_place place_of_sum(const sums *x, const span *s)
+{
+    return (hostmem_place){HOSTMEM_SUM_READY, x->group->n_sums + s->number * x->width, x->width};
 }
 
 /* ---- events ------------------------------------------------------------------------------- */
@@ -143,8 +154,7 @@ static yk_status send(const sums *x, const span *s)
         int to = (x->comm->index + i) % n;
         const char *from =
             x->packs ? staging(x, g->layout.out, s, n - 1, other(x, to)) : part(x, s, to);
-        YK_TRY(yk_hostmem_send(x->comm, HOSTMEM_PART_READY, to, g->n_parts + s->number, from,
-                               s->bytes));
+        YK_TRY(yk_hostmem_send(x->comm, place_of_part(x, s), to, from, s->bytes));
     }
     if (!x->packs && !x->in_place) return YK_OK;
     return tell(x, HOSTMEM_SENT, s, x->copies->down);
@@ -153,7 +163,6 @@ static yk_status send(const sums *x, const span *s)
 /* All parts of a chunk, where the sum reads them. */
 static yk_status receive(const sums *x, const span *s)
 {
-    const hostmem_group *g = x->group;
     int n = x->comm->size;
     int64_t stride;
     char *to = arrivals(x, s, &stride);
@@ -161,8 +170,8 @@ static yk_status receive(const sums *x, const span *s)
     YK_TRY(await(x, is_free, s, HOSTMEM_ARRIVALS, x->copies->up));
     for (int i = 1; i < n; i++) {
         int from = (x->comm->index + n - i) % n;
-        YK_TRY(yk_hostmem_receive(x->comm, HOSTMEM_PART_READY, from, g->n_parts + s->number,
-                                  to + from * stride, s->bytes));
+        YK_TRY(
+            yk_hostmem_receive(x->comm, place_of_part(x, s), from, to + from * stride, s->bytes));
     }
     return tell(x, HOSTMEM_ARRIVED, s, x->copies->up);
 }
@@ -201,11 +210,10 @@ static yk_status unpack(const sums *x, const span *s, const void *from, int rank
 
 static yk_status send_sum(const sums *x, const span *s, const void *from)
 {
-    return yk_hostmem_send(x->comm, HOSTMEM_SUM_READY, HOSTMEM_ALL, x->group->n_sums + s->number,
-                           from, s->bytes);
+    return yk_hostmem_send(x->comm, place_of_sum(x, s), HOSTMEM_ALL, from, s->bytes);
 }
 
-static char *place_of_sum(const sums *x, const span *s)
+static char *kept_sum(const sums *x, const span *s)
 {
     const yk_reduction *r = x->r;
     return (char *)r->shard + s->begin * yk_dtype_bytes(r->travels ? r->wire : r->dtype);
@@ -221,7 +229,7 @@ static yk_status add_few(const sums *x, const span *s)
     span few = span_of(x, number * HOSTMEM_ARRIVALS);
     few.n = s->begin + s->n - few.begin;
     YK_TRY(await(x, HOSTMEM_ARRIVED, s, 0, x->stream));
-    YK_TRY(sum(x, &few, place_of_sum(x, &few)));
+    YK_TRY(sum(x, &few, kept_sum(x, &few)));
     return yk_event_record(event_of(x, HOSTMEM_SUMMED, number), x->stream);
 }
 
@@ -233,7 +241,7 @@ static yk_status add(const sums *x, const span *s)
     if (x->in_place) return add_few(x, s);
     YK_TRY(await(x, HOSTMEM_ARRIVED, s, 0, x->stream));
     if (x->r->shard) {
-        YK_TRY(sum(x, s, place_of_sum(x, s)));
+        YK_TRY(sum(x, s, kept_sum(x, s)));
         return tell(x, HOSTMEM_SUMMED, s, x->stream);
     }
     char *own = part(x, s, x->comm->index);
@@ -258,8 +266,7 @@ static yk_status spread(const sums *x, const span *s)
         int from = (x->comm->index + i) % n;
         char *to =
             x->packs ? staging(x, g->layout.back, s, n - 1, other(x, from)) : part(x, s, from);
-        YK_TRY(yk_hostmem_receive(x->comm, HOSTMEM_SUM_READY, from, g->n_sums + s->number, to,
-                                  s->bytes));
+        YK_TRY(yk_hostmem_receive(x->comm, place_of_sum(x, s), from, to, s->bytes));
     }
     if (!x->packs) return YK_OK;
     YK_TRY(tell(x, HOSTMEM_BACK, s, x->copies->up));
@@ -321,9 +328,12 @@ static yk_status all_chunks(const sums *x)
 {
     int64_t n_chunks = yk_div_up(x->r->count, x->chunk);
     bool is_long = !x->packs && !x->r->shard && n_chunks > HOSTMEM_ARRIVALS;
+    hostmem_group *g = x->group;
+    g->n_parts = yk_hostmem_align(g->n_parts, x->width);
+    g->n_sums = yk_hostmem_align(g->n_sums, x->width);
     YK_TRY(is_long ? add_then_spread(x, n_chunks) : add_all(x, n_chunks));
-    x->group->n_parts += (uint32_t)n_chunks;
-    if (!x->r->shard) x->group->n_sums += (uint32_t)n_chunks;
+    g->n_parts += (uint32_t)n_chunks * x->width;
+    if (!x->r->shard) g->n_sums += (uint32_t)n_chunks * x->width;
     return YK_OK;
 }
 
@@ -353,6 +363,7 @@ yk_status yk_hostmem_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream
               .packs = yk_reduction_packs(r),
               .in_place = r->shard && !yk_reduction_packs(r),
               .flushed = (void *)(c->staging + g->layout.n_flushed)};
+    x.width = yk_hostmem_width(x.chunk * yk_dtype_bytes(r->wire), g->layout.chunk_bytes);
     YK_TRY(yk_hostmem_begin(c, HOSTMEM_LANE_REDUCE, stream));
     YK_TRY(yk_comm_agree_scale(c, r, stream, &x.scale));
     YK_TRY(all_chunks(&x));

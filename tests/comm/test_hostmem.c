@@ -159,7 +159,7 @@ static void long_shards_travel_in_long_chunks(void **state)
             rig x = open_rig_of(ranks, YK_COMM_HOSTMEM, ranks * shard / 2, shares);
             int64_t gathered = yk_comm_hostmem_gather_chunk(x.comm, shard),
                     summed = 2 * yk_comm_hostmem_chunk(x.comm, shard / 2, YK_BF16);
-            assert_int_equal(gathered, (shares ? 16 : 4) << 20);
+            assert_int_equal(gathered, (shares ? 16 : 8) << 20);
             assert_int_equal(summed, yk_min(gathered, ((shares ? 32 : 16) << 20) / ranks));
             int64_t last = shard;
             for (; shard >= 1 << 20; shard /= 4) {
