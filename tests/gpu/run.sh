@@ -20,7 +20,7 @@ trap 'rm -rf "$logs"' EXIT
 export YK_TEST_DEVICE=cuda OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
 # Programs that are one test each, and those that two ranks run.
-ranked=(tests/ranks/comm/rank_stress tests/ranks/train/rank_stages tests/ranks/train/rank_rehearsal)
+ranked=(tests/ranks/comm/rank_{stress,shelf} tests/ranks/train/rank_{stages,offload,step,rehearsal})
 mapfile -t tests < <(grep -lE '(op_device|tested_device|rig|stored)_missing' -r tests --include='test_*.c' |
     grep -v /cpu/ | sed 's/\.c$//' | sort)
 if [ "$build" = --list ]; then
@@ -102,19 +102,25 @@ ranks() {
     [ "$status" -eq 0 ] || sed 's/^/    /' "$log"
 }
 export YK_RANK_DEVICE=cuda OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-backends=(hostmem)
 if [ -n "${CUDA_VISIBLE_DEVICES-}" ]; then
     gpus=$(tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
 else
     gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 fi
-[ "$gpus" -lt 2 ] || backends+=(nccl) # which wants a GPU a rank
-for backend in "${backends[@]}"; do
-    export YK_RANK_BACKEND=$backend
-    ranks "${ranked[0]}" 3000 1
-    ranks "${ranked[1]}" "$logs" "$backend"
-    [ "$backend" != hostmem ] || ranks "${ranked[2]}" "$logs"
-done
+seed=${YK_STRESS_SEED:-$RANDOM} # said where it fails; it may be given
+export YK_RANK_BACKEND=hostmem
+ranks tests/ranks/comm/rank_stress 3000 "$seed"
+ranks tests/ranks/comm/rank_shelf 12 "$seed"
+ranks tests/ranks/train/rank_stages "$logs" hostmem
+ranks tests/ranks/train/rank_offload "$logs"
+ranks tests/ranks/train/rank_step "$logs" flip 1 0 # the rest of it looks into the memory of a processor
+ranks tests/ranks/train/rank_rehearsal "$logs"
+if [ "$gpus" -ge 2 ]; then # for NCCL wants a GPU a rank
+    export YK_RANK_BACKEND=nccl
+    ranks tests/ranks/comm/rank_stress 3000 "$seed"
+    YK_RANK_GATHERS=hostmem ranks tests/ranks/comm/rank_shelf 12 "$seed"
+    ranks tests/ranks/train/rank_stages "$logs" nccl few # each training makes its groups, most of the time
+fi
 
 failed=$(grep -cE '^ *[0-9]+ +[0-9]+ s  ' "$logs/summary") || true
 passed=$(grep -cE '^  0 +[0-9]+ s  ' "$logs/summary") || true

@@ -96,9 +96,10 @@ void rank_expect_race(rank_rig *r, const yk_race *race)
 static rank_group open_group(rank_rig *r, rank_group g, yk_comm *whole, int64_t max_count,
                              double timeout_s)
 {
-    int64_t red_zone = yk_device_get_kind(r->device) == YK_DEVICE_CPU ? 256 : 0;
-    EXPECT(r, yk_arena_create(r->device, "wire buffers", YK_MEMORY_DEVICE, 64 << 20, red_zone,
-                              &g.arena) == YK_OK);
+    bool cpu = yk_device_get_kind(r->device) == YK_DEVICE_CPU;
+    EXPECT(r,
+           yk_arena_create(r->device, "wire buffers", YK_MEMORY_DEVICE,
+                           (cpu ? 64 : 192) * (int64_t)1048576, cpu ? 256 : 0, &g.arena) == YK_OK);
     yk_comm_options o = {.world = r->world,
                          .device = r->device,
                          .backend = rank_backend(),

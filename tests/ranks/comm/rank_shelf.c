@@ -151,6 +151,10 @@ int main(int argc, char **argv)
     x.seed = strtoull(argv[2], NULL, 10);
     if (rank_backend() != YK_COMM_HOSTMEM && rank_gathers() != YK_COMM_HOSTMEM) return 2;
     open_rig(&x);
+    if (x.ranks.rank == 0) {
+        printf("seed %s\n", argv[2]);
+        fflush(stdout); /* a failure ends at once */
+    }
     for (int round = 0; round < atoi(argv[1]); round++) run_round(&x, round);
     EXPECT(&x.ranks, yk_comm_get_counts(x.group.comm).bytes_sent ==
                          (int64_t)atoi(argv[1]) * TAKES * (x.ranks.size - 1) * 375097);

@@ -3,8 +3,10 @@
  *
  *   rank_stress COLLECTIVES SEED
  *
- * Buffers lie in device memory, so it runs on a GPU as well. All numbers are small and whole, so that
- * sums are exact in every format and a chunk that is too old, too early or not there shows.
+ * Buffers lie in device memory, so it runs on a GPU as well. There chunks are long, so that some
+ * collectives are, too: most of them sums for all ranks, which are formed another way when they are long.
+ * All numbers are small and whole, so that sums are exact in every format and a chunk that is too old, too
+ * early or not there shows.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,9 @@
 
 #define TIMEOUT_S 60.0
 #define COUNT_MAX 300000
-#define N_JOBS    12 /* under way at once */
+#define LONG_MAX  ((int64_t)16 << 20) /* of all parts together */
+#define EVERY     25                  /* rounds; the first job of one of them is long */
+#define N_JOBS    12                  /* under way at once */
 
 typedef enum kind { GATHER, SCATTER, ADD, ALL_REDUCE, BROADCAST, VALUES, BARRIER, N_KINDS } kind;
 
@@ -31,7 +35,8 @@ typedef struct job {
     int64_t count;
     uint64_t seed;
     yk_stream *stream;
-    char *host, *device; /* (slot) */
+    char *host, *device; /* (room) */
+    int64_t room;
 } job;
 
 typedef struct rig {
@@ -39,8 +44,7 @@ typedef struct rig {
     rank_group groups[2];
     yk_stream *values;
     uint64_t seed, n; /* of random numbers */
-    char *host, *device;
-    int64_t slot;
+    bool has_long;
     job jobs[N_JOBS];
 } rig;
 
@@ -71,13 +75,31 @@ static int64_t draw_count(rig *x)
     return (int64_t)draw(x, draw(x, 2) ? 3000 : 40) + 1;
 }
 
-static void draw_job(rig *x, job *j)
+static const yk_dtype wires[] = {YK_F32, YK_F16}; /* of the groups */
+
+static int64_t count_max(const rig *x, int place)
+{
+    return x->has_long && place == 0 ? LONG_MAX / x->ranks.size : COUNT_MAX;
+}
+
+/* In turns a sum for all ranks in one group, any, one in the other group, any; all as they travel. */
+static void make_long(rig *x, job *j, int64_t number)
+{
+    int64_t most = count_max(x, 0);
+    if (number % 2 == 0) j->kind = ALL_REDUCE;
+    if (number % 2 == 0) j->group = (int)(number / 2 % 2);
+    j->dtype = wires[j->group];
+    j->count = most - (int64_t)draw(x, (uint64_t)most / 2);
+}
+
+static void draw_job(rig *x, job *j, int64_t round)
 {
     j->kind = (kind)draw(x, N_KINDS);
     j->group = (int)draw(x, 2);
     j->root = (int)draw(x, (uint64_t)x->ranks.size);
     j->dtype = (yk_dtype)draw(x, YK_N_FLOAT_DTYPES);
     j->count = draw_count(x);
+    if (x->has_long && j == &x->jobs[0] && round % EVERY == 0) make_long(x, j, round / EVERY);
     j->seed = ref_random(x->seed, x->n++, 1);
     j->comm = x->groups[j->group].comm;
     bool gathers = j->kind == GATHER || j->kind == BROADCAST;
@@ -137,12 +159,12 @@ static void be_late(rig *x, const job *j)
         EXPECT(&x->ranks, yk_stream_run(j->stream, sleep_in_stream, &ns, sizeof ns) == YK_OK);
 }
 
-static yk_status issue(const rig *x, const job *j)
+static yk_status issue(const job *j)
 {
     yk_comm *c = j->comm;
     int64_t element = yk_dtype_bytes(j->dtype);
     char *own = j->device + yk_comm_index(c) * j->count * element;
-    char *apart = j->device + x->slot / 2; /* behind the buffer */
+    char *apart = j->device + j->room / 2; /* behind the buffer */
     switch (j->kind) {
     case GATHER:
         return yk_comm_all_gather(c, j->device, own, j->count, j->dtype, j->stream);
@@ -163,16 +185,15 @@ static yk_status issue(const rig *x, const job *j)
     }
 }
 
-static void start(rig *x, job *j)
+static void start(rig *x, job *j, int64_t round)
 {
     rank_rig *r = &x->ranks;
+    draw_job(x, j, round);
     int64_t bytes = bytes_of(x, j);
-    draw_job(x, j);
-    bytes = bytes_of(x, j);
     fill_in(x, j);
     EXPECT(r, yk_copy(j->stream, j->device, j->host, bytes, YK_COPY_HOST_TO_DEVICE) == YK_OK);
     be_late(x, j);
-    EXPECT(r, issue(x, j) == YK_OK);
+    EXPECT(r, issue(j) == YK_OK);
     EXPECT(r, yk_copy(j->stream, j->host, j->device, bytes, YK_COPY_DEVICE_TO_HOST) == YK_OK);
 }
 
@@ -214,32 +235,37 @@ static void check(rig *x, const job *j)
 
 /* ---- all ---------------------------------------------------------------------------------- */
 
+static char *allocate(rank_rig *r, yk_memory_kind where, int64_t bytes)
+{
+    void *memory;
+    EXPECT(r, yk_device_alloc(r->device, where, bytes, &memory) == YK_OK);
+    return memory;
+}
+
 static void open_rig(rig *x)
 {
     rank_rig *r = &x->ranks;
-    void *memory;
     rank_open(r);
+    x->has_long = yk_device_get_kind(r->device) == YK_DEVICE_CUDA;
     EXPECT(r, yk_stream_create(r->device, YK_STREAM_TRANSFER, "values", &x->values) == YK_OK);
-    static const yk_dtype wires[] = {YK_F32, YK_F16};
     for (int i = 0; i < 2; i++)
         x->groups[i] = rank_group_open(r, YK_AXIS_WORLD, YK_REDUCE_EXACT, wires[i],
-                                       (int64_t)r->size * COUNT_MAX, TIMEOUT_S);
-    x->slot = 2 * yk_round_up((int64_t)r->size * COUNT_MAX * 4, 256);
-    EXPECT(r, yk_device_alloc(r->device, YK_MEMORY_PINNED, N_JOBS * x->slot, &memory) == YK_OK);
-    x->host = memory;
-    EXPECT(r, yk_device_alloc(r->device, YK_MEMORY_DEVICE, N_JOBS * x->slot, &memory) == YK_OK);
-    x->device = memory;
+                                       r->size * count_max(x, 0), TIMEOUT_S);
     for (int i = 0; i < N_JOBS; i++) {
-        x->jobs[i].host = x->host + i * x->slot;
-        x->jobs[i].device = x->device + i * x->slot;
+        job *j = &x->jobs[i];
+        j->room = 2 * yk_round_up(r->size * count_max(x, i) * 4, 256);
+        j->host = allocate(r, YK_MEMORY_PINNED, j->room);
+        j->device = allocate(r, YK_MEMORY_DEVICE, j->room);
     }
 }
 
 static void close_rig(rig *x)
 {
     rank_rig *r = &x->ranks;
-    yk_device_free(r->device, YK_MEMORY_PINNED, N_JOBS * x->slot, x->host);
-    yk_device_free(r->device, YK_MEMORY_DEVICE, N_JOBS * x->slot, x->device);
+    for (int i = 0; i < N_JOBS; i++) {
+        yk_device_free(r->device, YK_MEMORY_PINNED, x->jobs[i].room, x->jobs[i].host);
+        yk_device_free(r->device, YK_MEMORY_DEVICE, x->jobs[i].room, x->jobs[i].device);
+    }
     for (int i = 0; i < 2; i++) rank_group_close(&x->groups[i]);
     yk_stream_destroy(x->values);
     rank_close(r);
@@ -259,8 +285,12 @@ int main(int argc, char **argv)
     long n = atol(argv[1]);
     x.seed = strtoull(argv[2], NULL, 10);
     open_rig(&x);
+    if (x.ranks.rank == 0) {
+        printf("seed %llu\n", (unsigned long long)x.seed);
+        fflush(stdout); /* a failure ends at once */
+    }
     for (long i = 0; i < n; i += N_JOBS) {
-        for (int k = 0; k < N_JOBS; k++) start(&x, &x.jobs[k]);
+        for (int k = 0; k < N_JOBS; k++) start(&x, &x.jobs[k], i / N_JOBS);
         synchronize(&x);
         for (int k = 0; k < N_JOBS; k++) check(&x, &x.jobs[k]);
     }

@@ -1,15 +1,25 @@
 /* tests/ranks/train/rank_stages.c - every stage trains the same: losses, weights, moments and gradients in
  * bits, at whatever wire, micro-batches and sharding.
  *
- *   rank_stages DIR [BACKEND]
+ *   rank_stages DIR [BACKEND [few]]
  *
- * With a BACKEND all stages train over it, and are compared with stage 0 over the usual one.
+ * With a BACKEND all stages train over it, and are compared with stage 0 over the usual one. `few` is a
+ * third of the cases, with each stage and wire among them, for groups that take long to be made: every
+ * training makes its own.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "tests/ranks/train/part.h"
 
 #define N_STEPS 3
+
+/* Which trainings there are. */
+typedef struct range {
+    const char *dir;     /* of data */
+    const char *backend; /* "comm.backend=hostmem"; NULL: the usual one */
+    bool few;
+} range;
 
 static part_outcome train(yk_world *world, const char *dir, const char *const *sets,
                           const char *const *more)
@@ -36,9 +46,9 @@ static const char *const zeros[] = {"parallel.zero=0", "parallel.zero=1", "paral
 static const char *const shards[] = {"parallel.shard=world", "parallel.shard=node"};
 
 /* Train with each stage and way to share out, and compare with stage 0. */
-static void compare_stages(yk_world *world, const char *dir, const char *const *sets,
-                           const char *backend)
+static void compare_stages(yk_world *world, const range *of, const char *const *sets)
 {
+    const char *dir = of->dir, *backend = of->backend;
     int n_nodes = yk_world_n_nodes(world), n_ranks = yk_world_size(world);
     bool by_node = n_nodes > 1 && n_nodes < n_ranks;
     part_outcome first = train(world, dir, sets, (const char *[]){zeros[0], NULL});
@@ -53,28 +63,29 @@ static void compare_stages(yk_world *world, const char *dir, const char *const *
         }
 }
 
-static void all_stages(yk_world *world, const char *dir, const char *backend)
+static void all_stages(yk_world *world, const range *of)
 {
     char micro[40];
-    for (int shape = 0; shape < 3; shape++) {
-        snprintf(micro, sizeof micro, "train.micro_batch=%d", 24 / yk_world_size(world));
-        for (int wire = 0; wire < 3; wire++)
+    snprintf(micro, sizeof micro, "train.micro_batch=%d", 24 / yk_world_size(world));
+    for (int shape = 0; shape < 3; shape++)
+        for (int wire = 0; wire < 3; wire++) {
+            if (of->few && wire != shape) continue;
             compare_stages(
-                world, dir,
-                (const char *[]){shapes[shape][0], shapes[shape][1], micro, wires[wire], NULL},
-                backend);
-    }
-    for (int type = 0; type < 3; type++) /* with gradients and wire of that type; an untied head */
-        compare_stages(world, dir,
+                world, of,
+                (const char *[]){shapes[shape][0], shapes[shape][1], micro, wires[wire], NULL});
+        }
+    for (int type = of->few ? 1 : 0; type < 3; type++) /* gradients and wire, too; an untied head */
+        compare_stages(world, of,
                        (const char *[]){shapes[2 - type][0], shapes[2 - type][1], types[type],
                                         models[1], micro, "model.tied=false", "optim.clip=0.1",
-                                        NULL},
-                       backend);
+                                        NULL});
 }
 
 /* Whatever blocks keep their parameters for the backward pass, and however many are fetched ahead. */
-static void all_kept(yk_world *world, const char *dir, const char *backend)
+static void all_kept(yk_world *world, const range *of)
 {
+    const char *dir = of->dir, *backend = of->backend;
+    bool has_shelf = backend && strstr(backend, "hostmem");
     static const char *const heads[] = {"model.tied=true", "model.tied=false"};
     static const char *const kept[] = {"memory.kept_blocks=0", "memory.kept_blocks=1",
                                        "memory.kept_blocks=9"};
@@ -87,13 +98,14 @@ static void all_kept(yk_world *world, const char *dir, const char *backend)
     char micro[40];
     if (!backend && yk_world_size(world) > 3) return; /* it only gathers another way */
     snprintf(micro, sizeof micro, "train.micro_batch=%d", 24 / yk_world_size(world));
-    for (int head = 0; head < 2; head++) {
+    for (int head = of->few ? 1 : 0; head < 2; head++) {
         const char *const sets[] = {shapes[2][0],     shapes[2][1], micro, models[1],
                                     "model.layers=5", heads[head],  NULL};
         part_outcome first = train(world, dir, sets, (const char *[]){zeros[0], NULL});
         for (int i = 0; i < 12; i++) {
             const char *const *place = places[i / 3];
-            if (!backend && i / 3 % 2) continue; /* there are no shelves */
+            if (!has_shelf && i / 3 % 2) continue; /* there are no shelves */
+            if (of->few && i % 3 == 0) continue;
             part_about("%s %s %s %s %s", heads[head], kept[i % 3], place[0], place[1],
                        backend ? backend : "");
             part_outcome o =
@@ -106,14 +118,14 @@ static void all_kept(yk_world *world, const char *dir, const char *backend)
 }
 
 /* Units with fewer elements than there are ranks: with eight, a norm of four. */
-static void small_units(yk_world *world, const char *dir, const char *backend)
+static void small_units(yk_world *world, const range *of)
 {
     char micro[40];
     snprintf(micro, sizeof micro, "train.micro_batch=%d", 24 / yk_world_size(world));
     const char *const sets[] = {shapes[2][0],     shapes[2][1],      wires[0],      micro,
                                 models[1],        "model.width=4",   "model.ffn=6", "model.heads=2",
                                 "model.vocab=61", "model.tied=true", NULL};
-    compare_stages(world, dir, sets, backend);
+    compare_stages(world, of, sets);
 }
 
 int main(int argc, char **argv)
@@ -121,11 +133,13 @@ int main(int argc, char **argv)
     yk_world *world;
     char backend[40];
     if (argc < 2 || yk_world_join(&world) != YK_OK) return 2;
+    range of = {.dir = argv[1], .few = argc > 3 && strcmp(argv[3], "few") == 0};
     part_write_data(world, argv[1]);
     if (argc > 2) snprintf(backend, sizeof backend, "comm.backend=%s", argv[2]);
-    all_stages(world, argv[1], argc > 2 ? backend : NULL);
-    all_kept(world, argv[1], argc > 2 ? backend : NULL);
-    small_units(world, argv[1], argc > 2 ? backend : NULL);
+    if (argc > 2) of.backend = backend;
+    all_stages(world, &of);
+    all_kept(world, &of);
+    small_units(world, &of);
     if (yk_world_rank(world) == 0)
         printf("passed on %d ranks, %d nodes\n", yk_world_size(world), yk_world_n_nodes(world));
     yk_world_leave(world);
