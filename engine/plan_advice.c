@@ -178,6 +178,7 @@ yk_status yk_plan_refuse_all(const yk_plan_target *target, const yk_config *conf
     if (c.train.micro_batch == YK_AUTO) c.train.micro_batch = 1;
     yk_plan_take_least_head(target, &c);
     if (c.parallel.zero == YK_AUTO) c.parallel.zero = 3;
+    if (c.parallel.shard == YK_SHARD_AUTO) c.parallel.shard = YK_SHARD_WORLD;
     if (c.memory.recompute == YK_RECOMPUTE_AUTO)
         yk_plan_set_strength(&c, target->shape, yk_plan_strengths(target->shape));
     if (c.memory.offload == YK_OFFLOAD_AUTO) YK_TRY(take_least_offload(target, &c));

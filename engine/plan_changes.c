@@ -50,6 +50,13 @@ static bool change_zero(const yk_plan_target *target, yk_config *c)
     return true;
 }
 
+static bool change_shard(const yk_plan_target *target, yk_config *c)
+{
+    if (c->parallel.shard == YK_SHARD_AUTO || !yk_plan_has_nodes(target)) return false;
+    c->parallel.shard = YK_SHARD_AUTO;
+    return true;
+}
+
 /* On processors what is away takes of the same memory: there it can only come home. */
 static bool change_offload(const yk_plan_target *target, yk_config *c)
 {
@@ -84,16 +91,16 @@ static bool change_states(const yk_plan_target *target, yk_config *c)
 }
 
 static const change_fn changes[] = {
-    change_micro_batch, change_recompute, change_head_chunk, change_zero,
+    change_micro_batch, change_recompute, change_head_chunk, change_zero,   change_shard,
     change_offload,     change_grads,     change_moments,    change_states,
 };
 #define N_CHANGES ((int)(sizeof changes / sizeof changes[0]))
-#define EXACT     5 /* the first so many change no precision */
+#define EXACT     6 /* the first so many change no precision */
 
 /* Places among them. */
-#define OFFLOAD 4
-#define MOMENTS 6
-#define STATES  7 /* the moments, too */
+#define OFFLOAD 5
+#define MOMENTS 7
+#define STATES  8 /* the moments, too */
 
 /* ---- trying them -------------------------------------------------------------------------- */
 
@@ -303,6 +310,8 @@ static void write_keys(const yk_config *given, const yk_config *c, char *text, s
         mask.memory.head_chunk = YK_AUTO;
     if (g->parallel.zero != YK_AUTO && g->parallel.zero != c->parallel.zero)
         mask.parallel.zero = YK_AUTO;
+    if (g->parallel.shard != YK_SHARD_AUTO && g->parallel.shard != c->parallel.shard)
+        mask.parallel.shard = YK_SHARD_AUTO;
     if (g->memory.offload != YK_OFFLOAD_AUTO && g->memory.offload != c->memory.offload)
         mask.memory.offload = YK_OFFLOAD_AUTO;
     yk_plan_write_choices(c, &mask, text, room);

@@ -84,6 +84,9 @@ typedef struct yk_plan_row {
 yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config, bool unlike,
                          yk_plan_row *rows_out, int max_rows, int *n_out);
 
+/* Are there several nodes, of several ranks each? */
+bool yk_plan_has_nodes(const yk_plan_target *target);
+
 /* Set a policy of recomputation by its strength: 0 makes nothing again, each number up to
  * yk_plan_strengths() lets one block more make more again. */
 int64_t yk_plan_strengths(const yk_model_shape *shape);

@@ -141,7 +141,9 @@ static bool is_simpler(const yk_plan_row *row, const yk_plan_row *other)
     const yk_config *a = &row->config, *b = &other->config;
     bool as_much = a->memory.offload == b->memory.offload;
     bool less = (a->memory.offload & ~b->memory.offload) == 0 && !as_much;
-    return less || (as_much && a->parallel.zero < b->parallel.zero);
+    if (!as_much) return less;
+    if (a->parallel.zero != b->parallel.zero) return a->parallel.zero < b->parallel.zero;
+    return a->parallel.shard < b->parallel.shard;
 }
 
 /* Is there reason to list `row` beside those before it, which the search prefers? */
@@ -177,6 +179,7 @@ yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shap
     open.train.micro_batch = YK_AUTO;
     open.memory.recompute = YK_RECOMPUTE_AUTO;
     open.parallel.zero = YK_AUTO;
+    open.parallel.shard = YK_SHARD_AUTO;
     open.memory.offload = YK_OFFLOAD_AUTO;
     YK_TRY(yk_plan_search(&target, &open, false, rows, MAX_SIFTED, &n));
     if (n == 0) return yk_plan_make(&open, shape, spec, topology, 0, &plan); /* says why */

@@ -15,8 +15,8 @@
 bool yk_plan_has_choices(const yk_plan_target *target, const yk_config *c)
 {
     return c->train.micro_batch == YK_AUTO || c->memory.recompute == YK_RECOMPUTE_AUTO ||
-           c->parallel.zero == YK_AUTO || c->memory.offload == YK_OFFLOAD_AUTO ||
-           yk_plan_head_is_open(target, c);
+           c->parallel.zero == YK_AUTO || c->parallel.shard == YK_SHARD_AUTO ||
+           c->memory.offload == YK_OFFLOAD_AUTO || yk_plan_head_is_open(target, c);
 }
 
 /* ---- recomputation ------------------------------------------------------------------------ */
@@ -369,6 +369,23 @@ static yk_status consider_offloads(search *s, yk_config *config)
     return YK_OK;
 }
 
+bool yk_plan_has_nodes(const yk_plan_target *target)
+{
+    const yk_topology *t = target->topology;
+    return t && t->node_size > 1 && t->node_size < t->ranks;
+}
+
+/* Over all ranks, and inside nodes where there are several and something is shared out. */
+static yk_status consider_shards(search *s, yk_config *config)
+{
+    if (s->given->parallel.shard != YK_SHARD_AUTO) return consider_offloads(s, config);
+    config->parallel.shard = YK_SHARD_WORLD;
+    YK_TRY(consider_offloads(s, config));
+    if (!yk_plan_has_nodes(s->target) || config->parallel.zero == 0) return YK_OK;
+    config->parallel.shard = YK_SHARD_NODE;
+    return consider_offloads(s, config);
+}
+
 yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config, bool unlike,
                          yk_plan_row *rows_out, int max_rows, int *n_out)
 {
@@ -380,11 +397,11 @@ yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config, 
     yk_config c = *config;
     YK_TRY(yk_plan_check_head(config));
     if (config->parallel.zero != YK_AUTO) {
-        YK_TRY(consider_offloads(&s, &c));
+        YK_TRY(consider_shards(&s, &c));
     } else {
         int last = yk_plan_target_ranks(target) > 1 ? 3 : 0; /* alone, stages are the same */
         for (c.parallel.zero = 0; c.parallel.zero <= last; c.parallel.zero++)
-            YK_TRY(consider_offloads(&s, &c));
+            YK_TRY(consider_shards(&s, &c));
     }
     *n_out = s.n_rows;
     return YK_OK;
@@ -441,6 +458,12 @@ void yk_plan_write_choices(const yk_config *config, const yk_config *given, char
         snprintf(piece, sizeof piece, "parallel.zero: %" PRId64, config->parallel.zero);
         append(text, room, piece);
     }
+    bool shard =
+        given ? given->parallel.shard == YK_SHARD_AUTO : config->parallel.shard != YK_SHARD_WORLD;
+    if (shard)
+        append(text, room,
+               config->parallel.shard == YK_SHARD_NODE ? "parallel.shard: node"
+                                                       : "parallel.shard: world");
     bool offload = given ? given->memory.offload == YK_OFFLOAD_AUTO : config->memory.offload != 0;
     if (offload) {
         write_offload(config->memory.offload, piece, sizeof piece);

@@ -65,6 +65,7 @@ typedef enum yk_offload {
 typedef enum yk_shard_choice {
     YK_SHARD_WORLD, /* over all ranks */
     YK_SHARD_NODE,  /* over the ranks of a node; nodes hold the same */
+    YK_SHARD_AUTO,  /* the plan chooses; a plan's own choice is never this */
 } yk_shard_choice;
 
 typedef enum yk_reduce_choice {

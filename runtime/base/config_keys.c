@@ -75,6 +75,7 @@ static const yk_choice recomputes[] = {
 static const yk_choice shards[] = {
     {"world", YK_SHARD_WORLD},
     {"node", YK_SHARD_NODE},
+    {"auto", YK_SHARD_AUTO},
     {NULL, 0},
 };
 static const yk_choice comm_backends[] = {
@@ -305,7 +306,8 @@ const yk_config_key yk_config_keys[] = {
     {ENUM(parallel.shard), .initial = "world", .choices = shards,
      .also = "hybrid_shard sharding_strategy",
      .text = "Who shares out. world: all ranks. node: the ranks of a node, and nodes keep the "
-             "same, so that parameters travel inside nodes alone."},
+             "same, so that parameters travel inside nodes alone. auto: the faster that fits. It "
+             "changes no result."},
 
     {ENUM(comm.backend), .initial = "auto", .choices = comm_backends,
      .also = "ddp_backend distributed_backend",

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # tests/cli/test_plan.sh - `yoke plan`: what a run would take, without a file written or memory taken.
+#
+# ctest: TIMEOUT 180
 . "$(dirname "$0")/../expect.sh" || exit 1
 yoke=$YK_BUILD/yoke
 cd "$scratch" || exit 1
@@ -313,6 +315,27 @@ done
 # shellcheck disable=SC2154
 awk -v a="$auto" -v n="$nccl" -v h="$hostmem" 'BEGIN {exit !(n > 1.05 * h && a == h)}' ||
     fail "auto takes $auto ms, nccl $nccl and hostmem $hostmem"
+
+case_is "where nodes are several, auto and the list share out inside them where that is faster"
+words="large.yaml --device 4090d --ranks 16 --node-size 8 --set model.preset=qwen2.5-1.5b --set train.batch=512
+    --set train.micro_batch=32 --set memory.recompute=block --set memory.head_chunk=4096"
+for shard in world node auto; do
+    # shellcheck disable=SC2086
+    run "$yoke" plan $words --set parallel.shard=$shard --json
+    eval "$shard=$(number step_ms)"
+done
+expect_text out '"shard": "node"'
+expect_text out "parallel.shard: node: the fastest by the clock"
+# shellcheck disable=SC2154
+awk -v w="$world" -v n="$node" -v a="$auto" 'BEGIN {exit !(n < w && a == n)}' ||
+    fail "auto takes $auto ms, world $world and node $node"
+# shellcheck disable=SC2086
+run "$yoke" plan $words --fit
+[[ $(sed -n 2p <<<"$out") == *"parallel.shard: node"* ]] || fail "the list is: $out"
+refused "what would fit: parallel.shard: node, memory.offload: [" large.yaml --device 4090d --set model.preset=qwen2.5-7b \
+    --set train.batch=512 --ranks 16 --node-size 8
+run "$yoke" plan tiny.yaml --set parallel.shard=auto --set parallel.zero=auto
+expect_text out "parallel.shard: world"
 
 case_is "a model that no plan can hold"
 refused "take a smaller model" tiny.yaml --device h200 --set model.layers=4096 --set model.width=1048576 \
