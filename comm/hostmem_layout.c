@@ -18,23 +18,31 @@
 #define WORD_STEP (64 / (int)sizeof(uint32_t))
 
 /* The most bytes of a chunk of a gather; of a chunk of a sum; and of those of a sum that a rank sends to all
- * others together. Where both ways of a link are in use, a copy with its two words keeps its engine for
- * as long as half a megabyte takes, 5 to 13 us on an H200: long chunks pay. But what lies in host memory on
- * its way should stay in the processor's cache: between two GPUs gathers of 1 GiB made 45 GB/s in chunks
- * of 8 MiB through 16, 41 in chunks of 4 MiB, and in longer ones, or with more slots for them, as few as
- * 34. Ranks that share a GPU share its link, which keeps that traffic low, and a copy engine that waits
- * for words goes over to the other rank. Chunks of sums take memory of the device as well. On a
- * processor a chunk should stay in its cache. */
-typedef struct most_bytes {
-    int64_t gather, sum, sums;
-} most_bytes;
+ * others together; and what a link carries while a chunk is started. Where both ways of a link are in use,
+ * a copy with its two words keeps its engine for as long as half a megabyte takes, 5 to 13 us on an H200:
+ * long chunks pay. But what lies in host memory on its way should stay in the processor's cache: between
+ * two GPUs gathers of 1 GiB made 45 GB/s in chunks of 8 MiB through 16, 41 in chunks of 4 MiB, and in
+ * longer ones, or with more slots for them, as few as 34. Ranks that share a GPU share its link, which
+ * keeps that traffic low, and a copy engine that waits for words goes over to the other rank. Chunks of
+ * sums take memory of the device as well. On a processor a chunk should stay in its cache. */
+typedef struct sizes {
+    int64_t gather, sum, sums, start;
+} sizes;
 
-static const most_bytes on_processors = {(int64_t)256 << 10, (int64_t)1 << 20, (int64_t)1 << 20};
-static const most_bytes with_own_gpu = {(int64_t)8 << 20, (int64_t)8 << 20, (int64_t)16 << 20};
-static const most_bytes with_shared_gpu = {(int64_t)16 << 20, (int64_t)16 << 20, (int64_t)32 << 20};
+#define KIB ((int64_t)1 << 10)
+#define MIB ((int64_t)1 << 20)
 
-#define CHUNK_BYTES_MIN ((int64_t)64 << 10)
-#define START_BYTES     ((int64_t)512 << 10)
+static const sizes on_processors = {256 * KIB, 1 * MIB, 1 * MIB, 512 * KIB};
+static const sizes with_own_gpu = {8 * MIB, 8 * MIB, 16 * MIB, 512 * KIB};
+static const sizes with_shared_gpu = {16 * MIB, 16 * MIB, 32 * MIB, 1 * MIB};
+
+#define CHUNK_BYTES_MIN (64 * KIB)
+
+static const sizes *sizes_of(const yk_comm *c)
+{
+    if (yk_device_get_spec(c->o.device)->kind != YK_DEVICE_CUDA) return &on_processors;
+    return c->o.shares_gpu ? &with_shared_gpu : &with_own_gpu;
+}
 
 static void lay_out_control(hostmem_layout *l)
 {
@@ -67,15 +75,9 @@ static void lay_out_staging(hostmem_layout *l)
     l->staging_bytes = l->n_flushed + 256;
 }
 
-static const most_bytes *most_of(const yk_comm *c)
-{
-    if (yk_device_get_spec(c->o.device)->kind != YK_DEVICE_CUDA) return &on_processors;
-    return c->o.shares_gpu ? &with_shared_gpu : &with_own_gpu;
-}
-
 hostmem_layout yk_hostmem_lay_out(const yk_comm *c)
 {
-    const most_bytes *m = most_of(c);
+    const sizes *m = sizes_of(c);
     int64_t element = yk_dtype_bytes(c->o.wire), most = yk_div_up(c->o.max_count, c->size);
     int64_t wished = yk_min(m->sum, m->sums / c->size);
     hostmem_layout l = {.n = c->size};
@@ -101,13 +103,13 @@ int64_t yk_comm_hostmem_shared_bytes(const yk_comm *c)
 }
 
 /* A transfer of time T and k chunks, each of which costs some c to start, takes (k + 1) (T / k + c), for the
- * last comes up when it has gone down: least for k = sqrt(T / c). START_BYTES is what travels in c.
+ * last comes up when it has gone down: least for k = sqrt(T / c). `start` is what travels in c.
  * Chunks of unlike sizes are no better: between two steps of one speed the largest counts, wherever it
  * is. */
-static int64_t chunk_of(int64_t bytes, int64_t room)
+static int64_t chunk_of(const yk_comm *c, int64_t bytes, int64_t room)
 {
     int64_t least = yk_min(room, CHUNK_BYTES_MIN);
-    int64_t best = (int64_t)sqrt((double)bytes * (double)START_BYTES);
+    int64_t best = (int64_t)sqrt((double)bytes * (double)sizes_of(c)->start);
     return yk_max(yk_min(best, room), least);
 }
 
@@ -115,13 +117,13 @@ int64_t yk_comm_hostmem_chunk(const yk_comm *c, int64_t count, yk_dtype wire)
 {
     hostmem_layout l = yk_hostmem_lay_out(c);
     int64_t element = yk_dtype_bytes(wire);
-    int64_t chunk = chunk_of(count * element, l.chunk_bytes) / element;
+    int64_t chunk = chunk_of(c, count * element, l.chunk_bytes) / element;
     return yk_min(yk_round_up(chunk, 128), l.chunk_bytes / element);
 }
 
 int64_t yk_comm_hostmem_gather_chunk(const yk_comm *c, int64_t bytes)
 {
-    return yk_round_up(chunk_of(bytes, yk_hostmem_lay_out(c).gather_bytes), 256);
+    return yk_round_up(chunk_of(c, bytes, yk_hostmem_lay_out(c).gather_bytes), 256);
 }
 
 /* ---- finding ------------------------------------------------------------------------------ */
