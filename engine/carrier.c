@@ -38,16 +38,14 @@ static void add_units(yk_race *r, const yk_config *c, int64_t count, double n, i
 {
     yk_dtype compute = c->precision.compute;
     yk_dtype grads = c->precision.grads == YK_AUTO ? compute : (yk_dtype)c->precision.grads;
-    bool shared = c->parallel.zero == 0; /* else, and where it is open, states are shared out */
+    bool replicated = c->parallel.zero == 0;
     bool fetched = c->parallel.zero == 3 || (c->memory.offload & YK_OFFLOAD_PARAMS);
-    if (!shared) add_row(r, YK_RACE_GATHER, compute, count, fetched ? n * n_reads : n, ranks);
-    add_row(r, shared ? YK_RACE_ALL_REDUCE : YK_RACE_SCATTER, grads, count, n, ranks);
+    if (!replicated) add_row(r, YK_RACE_GATHER, compute, count, fetched ? n * n_reads : n, ranks);
+    add_row(r, replicated ? YK_RACE_ALL_REDUCE : YK_RACE_SCATTER, grads, count, n, ranks);
     r->wire = c->comm.wire == YK_AUTO ? grads : (yk_dtype)c->comm.wire;
 }
 
-/* The collectives of a step of one micro-batch: those of blocks, and of the model's ends, where a tied head
- * is no more than a norm. */
-static yk_race race_of(const yk_config *config, const yk_model_shape *shape, int ranks)
+yk_race yk_carrier_race(const yk_config *config, const yk_model_shape *shape, int ranks)
 {
     yk_model_shape bare = *shape;
     bare.layers = 0;
@@ -75,7 +73,7 @@ static void take_winners(const yk_config *config, const yk_race *r, yk_config *c
 static yk_status race(const yk_config *config, const yk_model_shape *shape, yk_world *world,
                       yk_device *device, yk_config *chosen, yk_race *race_out)
 {
-    yk_race r = race_of(config, shape, yk_world_size(world));
+    yk_race r = yk_carrier_race(config, shape, yk_world_size(world));
     YK_TRY(yk_links_race(config, world, device, &r));
     take_winners(config, &r, chosen);
     *race_out = r;
@@ -178,7 +176,7 @@ yk_status yk_carrier_plan(const yk_config *config, const yk_model_shape *shape,
         return YK_OK;
     }
     if (spec->peer_rate > 0) return YK_OK;
-    yk_race r = race_of(config, shape, topology->ranks);
+    yk_race r = yk_carrier_race(config, shape, topology->ranks);
     YK_TRY(race_dry(spec, topology, &r));
     yk_race_judge(&r);
     take_winners(config, &r, chosen);

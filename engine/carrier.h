@@ -30,6 +30,11 @@ yk_status yk_carrier_plan(const yk_config *config, const yk_model_shape *shape,
                           const yk_device_spec *spec, const yk_topology *topology,
                           yk_config *chosen);
 
+/* What a step of one micro-batch does that is to be measured: the collectives of the configuration's stage
+ * for blocks, and for the ends of the model, where a tied head is no more than a norm. An open stage
+ * counts as one that shares states out.                                                  [local] */
+yk_race yk_carrier_race(const yk_config *config, const yk_model_shape *shape, int ranks);
+
 /* Say what was chosen, and in a line a collective what was measured. */
 void yk_carrier_print(const yk_race *race, FILE *out);
 
