@@ -31,6 +31,7 @@ typedef struct unit_graph {
 
 /* Of one unit and direction, or of the finish. */
 typedef struct unit_graphs {
+    int first, end; /* parameters among which are all that the unit uses */
     int n_items;
     unit_graph items[MAX_GRAPHS];
 } unit_graphs;
@@ -51,6 +52,22 @@ typedef struct call {
     void *context;
 } call;
 
+/* So that the others need not be looked at, of which a deep model has hundreds. */
+static void find_params(yk_graphs *x)
+{
+    const yk_param *params = yk_model_params(x->o.model);
+    int n_units = yk_model_n_units(x->o.model);
+    for (int i = yk_model_n_params(x->o.model) - 1; i >= 0; i--) {
+        const int units[] = {params[i].unit, params[i].shared_unit};
+        for (int k = 0; k < 4; k++) {
+            if (units[k / 2] < 0 || units[k / 2] >= n_units) continue;
+            unit_graphs *u = &x->places[2 * units[k / 2] + k % 2];
+            u->first = i;
+            if (u->end == 0) u->end = i + 1;
+        }
+    }
+}
+
 yk_status yk_graphs_create(const yk_graphs_options *options, yk_graphs **graphs_out)
 {
     int n_units = yk_model_n_units(options->model);
@@ -62,6 +79,7 @@ yk_status yk_graphs_create(const yk_graphs_options *options, yk_graphs **graphs_
     }
     x->o = *options;
     x->n_places = 2 * n_units + 1;
+    find_params(x);
     x->on = options->choice != YK_GRAPHS_OFF &&
             yk_device_has_graphs(yk_stream_get_device(options->stream));
     *graphs_out = x;
@@ -102,7 +120,7 @@ static key key_of(const yk_graphs *x, const yk_batch *batch, const call *c)
     const yk_param *params = yk_model_params(x->o.model);
     add_word(&k, (uintptr_t)batch->tokens);
     add_word(&k, (uintptr_t)yk_arena_used(x->o.activation));
-    for (int i = 0; i < yk_model_n_params(x->o.model); i++) {
+    for (int i = x->places[c->place].first; i < x->places[c->place].end; i++) {
         if (params[i].unit != c->unit && params[i].shared_unit != c->unit) continue;
         if (c->p) add_word(&k, (uintptr_t)c->p[i].data);
         if (!c->g) continue;

@@ -26,16 +26,17 @@ void yk_store_begin(yk_store *st, int64_t n_micro, yk_step_values *values)
  * there, and padding counts in sums. */
 static yk_status zero_padding(yk_store *st, int unit, void *data, yk_stream *stream)
 {
-    yk_store_range whole = {0, st->units[unit].count};
+    const yk_store_unit *u = &st->units[unit];
+    yk_store_range whole = {0, u->count};
     int64_t element = yk_dtype_bytes(st->o.grads);
-    for (int i = 0; i < st->o.n_params; i++) {
+    for (int k = 0; k < u->n_tensors; k++) {
+        int i = st->order[u->first_tensor + k];
         const yk_param *p = &st->o.params[i];
-        if (p->unit != unit) continue;
         int64_t end = st->offsets[i] + yk_param_count(p);
         int64_t next = yk_round_up(end, YK_STORE_TENSOR_ALIGN);
         YK_TRY(yk_zero(stream, yk_store_at(data, whole, end, st->o.grads), (next - end) * element));
     }
-    int64_t used = st->units[unit].used_count;
+    int64_t used = u->used_count;
     return yk_zero(stream, yk_store_at(data, whole, used, st->o.grads),
                    (whole.count - used) * element);
 }
@@ -104,8 +105,8 @@ static yk_status open_slot(yk_store *st, int unit, yk_stream *stream)
     if (back) YK_TRY(bring_back(st, u, 1));
     yk_store_slot *slot = &st->grad_slots.items[u->grad_slot];
     yk_store_point_grads(st, unit, slot->data);
-    for (int i = 0; i < st->o.n_params; i++)
-        if (st->o.params[i].unit == unit) st->grads[i].accumulate = back;
+    for (int k = 0; k < u->n_tensors; k++)
+        st->grads[st->order[u->first_tensor + k]].accumulate = back;
     if (back) return await_filled(st, u, stream);
     return zero_padding(st, unit, slot->data, stream);
 }
@@ -282,12 +283,21 @@ static yk_status complete(yk_store *st, int unit, yk_stream *stream)
     return yk_store_reduces_each(st) ? sum_micro(st, unit, first, last) : sum_step(st, u);
 }
 
-yk_status yk_store_grad_ready(yk_store *st, int unit, yk_stream *stream)
+/* What is written to a gradient of `owner` from now on adds to what `unit` has written. */
+static void let_add(yk_store *st, int unit, int owner)
 {
-    for (int i = 0; i < st->o.n_params; i++) {
+    const yk_store_unit *u = &st->units[owner];
+    for (int k = 0; k < u->n_tensors; k++) {
+        int i = st->order[u->first_tensor + k];
         const yk_param *p = &st->o.params[i];
         if (p->unit == unit || p->shared_unit == unit) st->grads[i].accumulate = true;
     }
+}
+
+yk_status yk_store_grad_ready(yk_store *st, int unit, yk_stream *stream)
+{
+    for (int owner = 0; owner < st->o.n_units; owner++)
+        if (yk_store_uses(st, unit, owner)) let_add(st, unit, owner);
     for (int owner = 0; owner < st->o.n_units; owner++)
         if (yk_store_uses(st, unit, owner) && --st->units[owner].uses_left == 0)
             YK_TRY(complete(st, owner, stream));

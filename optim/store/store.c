@@ -239,9 +239,10 @@ static yk_status take_memory(yk_store *st, yk_arena *arena, yk_stream *stream)
 
 void yk_store_point_params(yk_store *st, int unit, void *data)
 {
-    yk_store_range whole = {0, st->units[unit].count};
-    for (int i = 0; i < st->o.n_params; i++) {
-        if (st->o.params[i].unit != unit) continue;
+    const yk_store_unit *u = &st->units[unit];
+    yk_store_range whole = {0, u->count};
+    for (int k = 0; k < u->n_tensors; k++) {
+        int i = st->order[u->first_tensor + k];
         void *tensor = yk_store_at(data, whole, st->offsets[i], st->o.compute);
         st->views[i] = (yk_param_view){tensor, st->o.compute};
     }
@@ -249,9 +250,10 @@ void yk_store_point_params(yk_store *st, int unit, void *data)
 
 void yk_store_point_grads(yk_store *st, int unit, void *data)
 {
-    yk_store_range whole = {0, st->units[unit].count};
-    for (int i = 0; i < st->o.n_params; i++) {
-        if (st->o.params[i].unit != unit) continue;
+    const yk_store_unit *u = &st->units[unit];
+    yk_store_range whole = {0, u->count};
+    for (int k = 0; k < u->n_tensors; k++) {
+        int i = st->order[u->first_tensor + k];
         void *tensor = yk_store_at(data, whole, st->offsets[i], st->o.grads);
         st->grads[i] = (yk_grad_view){tensor, st->o.grads, st->grads[i].accumulate};
     }
