@@ -5,7 +5,7 @@
 #   tests/gpu/run.sh --list
 #
 # BUILD   a folder built with -DYK_CUDA=ON (build-cuda)
-# TOOL    memcheck, racecheck, initcheck: run tiny models under compute-sanitizer's tool instead
+# TOOL    memcheck, racecheck, initcheck: run kernels and tiny models under compute-sanitizer's tool instead
 # --list  print the programs that are run, as paths in BUILD
 #
 # Operations and whole models are held against the same oracles and recorded values as on the cpu; only
@@ -35,11 +35,12 @@ for test in "${tests[@]}"; do
     programs+=("$program")
 done
 
-# What the sanitizer is for: every kernel of a step in a minute, and models through forward, backward, update and
-# generation, graphs and all, in many. racecheck, which follows each access to shared memory, takes the first alone.
+# What the sanitizer is for: every kernel of ours that has shared memory, and every kernel of a step, each in a
+# minute; and models through forward, backward, update and generation, graphs and all, in many. racecheck takes
+# the first alone: it follows each access to shared memory, and cuBLASLt's kernels for sm_90 fail beside it.
 watched() {
-    echo tests/gpu/test_heads
-    [ "$1" = racecheck ] || printf '%s\n' tests/engine/test_{golden,graphs} tests/models/test_{oracle_model,cache}
+    echo tests/runtime/device/test_kernels
+    [ "$1" = racecheck ] || printf '%s\n' tests/engine/test_{heads,golden,graphs} tests/models/test_{oracle_model,cache}
 }
 
 # Libraries check their kernels themselves; but initcheck has to see what they write.
