@@ -147,8 +147,8 @@ static void norm_backward(op_case *c, yk_norm_kind kind, int64_t rows, int64_t c
 /* Rows of a warp, those that a warp takes by parts, and rows that are not aligned. */
 static void norms_forward(op_case *c)
 {
-    norm_forward(c, YK_NORM_LAYER, many(6000), 64);
-    norm_forward(c, YK_NORM_RMS, many(4000), 320);
+    norm_forward(c, YK_NORM_LAYER, many(9000), 64);
+    norm_forward(c, YK_NORM_RMS, many(9000), 320);
     norm_forward(c, YK_NORM_LAYER, 40, 3584);
     norm_forward(c, YK_NORM_RMS, 17, 127);
 }
@@ -156,14 +156,14 @@ static void norms_forward(op_case *c)
 static void norms_forward_of_smaller_blocks(op_case *c)
 {
     limit_blocks(c);
-    norm_forward(c, YK_NORM_RMS, many(1200), 3584);
+    norm_forward(c, YK_NORM_RMS, many(1800), 3584);
 }
 
 static void norms_backward(op_case *c)
 {
     norm_backward(c, YK_NORM_LAYER, many(3000), 256, true);
     norm_backward(c, YK_NORM_LAYER, many(1000), 256, false);
-    norm_backward(c, YK_NORM_RMS, many(1000), 768, true);
+    norm_backward(c, YK_NORM_RMS, many(1500), 768, true);
     norm_backward(c, YK_NORM_RMS, many(300), 4096, false);
     norm_backward(c, YK_NORM_LAYER, many(700), 65, true);
 }
@@ -211,7 +211,7 @@ static void losses(op_case *c)
 static void losses_of_smaller_blocks(op_case *c)
 {
     limit_blocks(c);
-    loss(c, many(133), 60001, 60032);
+    loss(c, many(270), 51001, 51008);
 }
 
 /* ---- sums over rows ----------------------------------------------------------------------- */
