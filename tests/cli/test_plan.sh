@@ -332,8 +332,8 @@ awk -v w="$world" -v n="$node" -v a="$auto" 'BEGIN {exit !(n < w && a == n)}' ||
 # shellcheck disable=SC2086
 run "$yoke" plan $words --fit
 [[ $(sed -n 2p <<<"$out") == *"parallel.shard: node"* ]] || fail "the list is: $out"
-refused "what would fit: parallel.shard: node, memory.offload: [" large.yaml --device 4090d --set model.preset=qwen2.5-7b \
-    --set train.batch=512 --ranks 16 --node-size 8
+refused "what would fit: parallel.shard: node, memory.offload: [" large.yaml --device 4090d --ranks 16 --node-size 8 \
+    --set model.preset=qwen2.5-7b --set model.layers=6 --set memory.device_limit=9GiB --set train.batch=512
 run "$yoke" plan tiny.yaml --set parallel.shard=auto --set parallel.zero=auto
 expect_text out "parallel.shard: world"
 
