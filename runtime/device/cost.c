@@ -171,8 +171,8 @@ yk_cost yk_attention_forward_cost(const yk_attention_forward_args *a)
     return cost;
 }
 
-/* Five products: the scores again, dP, dV, dK, dQ. Of grouped queries cuDNN's takes dK and dV for each head
- * in fp32, and sums them over a group's heads afterwards. */
+/* Five products: the scores again, dP, dV, dK, dQ. Of grouped queries cuDNN's takes dK and dV for each head,
+ * and sums them over a group's heads afterwards. */
 yk_cost yk_attention_backward_cost(const yk_attention_backward_args *a)
 {
     int64_t rows = a->batch * a->seq_len, width = a->heads * a->head_size;
@@ -183,7 +183,7 @@ yk_cost yk_attention_backward_cost(const yk_attention_backward_args *a)
         attention_cost(a->dtype, 5, seen_pairs(a->seq_len, 0), (double)(a->batch * width), bytes);
     cost.pairs = (double)(a->batch * a->heads) * tiled_pairs(a->seq_len);
     cost.cudnn = suits_cudnn(a->dtype, a->seq_len, a->head_size, a->doc_start);
-    cost.spread = a->heads == a->kv_heads ? 0 : 2 * bytes_of(YK_F32, 2 * rows * width);
+    cost.spread = a->heads == a->kv_heads ? 0 : bytes_of(a->dtype, 2 * rows * width);
     cost.backward = true;
     return cost;
 }
