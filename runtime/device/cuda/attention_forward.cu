@@ -164,6 +164,7 @@ static __device__ inline void finish_rows(running<DP, MT> &r, T *y, float *lse, 
                                           int q0, int warp_row, const forward_shape &shape)
 {
     int lane = threadIdx.x & 31;
+    __syncwarp(); /* all lanes have read q */
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
