@@ -5,24 +5,22 @@
  * come from the cache), write 2.
  *
  * Backward sums the rows of dy that share a token, in order of row, and those that share a
- * position. Rows are sorted by both (embed_sort.cu) and cut into chunks of equal length, so that a
- * frequent token costs no more than rare ones. A warp sums the runs of a chunk in a group of
- * columns, and the rest in the next chunk of the last of them. Of runs in three chunks or more each
- * leaves the sum of a part in fp32, and the warp that is last to come adds them up in order of
- * chunks, so that who it is makes no difference. Groups of columns follow one another, and in a
- * group chunks of tokens and of positions take turns, so that dy is read once, and from the cache
- * for the other table; between them other warps make zero the rows that no token names. Bytes per
- * element of dy: read 2; write the rows that occur, which are read before if they accumulate, else
- * all.
+ * position. Rows are sorted by both (embed_sort.cu, which makes rows that no token names zero) and
+ * cut into chunks of equal length, so that a frequent token costs no more than rare ones. A warp
+ * sums the runs of a chunk in a group of columns, and the rest in the next chunk of the last of
+ * them. Of runs in three chunks or more each leaves the sum of a part in fp32, and the warp that is
+ * last to come adds them up in order of chunks, so that who it is makes no difference. Groups of
+ * columns follow one another, and in a group chunks of tokens and of positions take turns, so that
+ * dy is read once, and from the cache for the other table. Bytes per element of dy: read 2; write
+ * the rows that occur, which are read before if they accumulate.
  */
 #include "runtime/device/cuda/kernels.cuh"
 #include "runtime/device/cuda/sizes.h"
 
-#define ROWS   4 /* of a block of the forward pass */
-#define CHUNK  YK_CUDA_EMBED_CHUNK
-#define WARPS  2 /* of a block of the backward pass */
-#define BATCH  4 /* rows of dy that a lane asks for at a time */
-#define ZEROED 4 /* rows that a warp makes zero */
+#define ROWS  4 /* of a block of the forward pass */
+#define CHUNK YK_CUDA_EMBED_CHUNK
+#define WARPS 8 /* of a block of the backward pass */
+#define BATCH 4 /* rows of dy that a lane asks for at a time */
 
 #define ALL_LANES 0xffffffffu
 
@@ -89,18 +87,15 @@ cudaError_t yk_cuda_embed_forward(const yk_embed_forward_args *a, cudaStream_t s
 typedef struct table {
     void *grad;                 /* (n_keys,C) */
     const int32_t *keys, *rows; /* (n) */
-    const uint32_t *named;      /* yk_cuda_sort's, where other rows become zero; or NULL */
-    float *parts;               /* (chunks,2,C) of the run that began before, and that goes on */
+    float *parts; /* (chunks,2,C): of a run that began before the chunk, and of one that goes on */
     unsigned
-        *arrived; /* (chunks,groups) parts that are there of the run that begins in the chunk */
-    int n_keys, shift, words;
+        *arrived; /* (chunks,groups): parts that are there, of the run that begins in the chunk */
     bool accumulate;
 } table;
 
 typedef struct tables {
     table of[2];
     int n;
-    unsigned zero_blocks; /* of a group of columns; others sum */
 } tables;
 
 /* What a warp knows of its chunk. Rows are numbered from its first on; those of the next chunk that
@@ -283,13 +278,17 @@ static __device__ inline void sum_chunk(G *grad, float *parts, const T *dy, cons
     }
 }
 
-/* 32 V columns of chunk `at`. */
+/* A warp sums the runs of a chunk of a table in 32 V columns. */
 template <typename T, typename G, int V>
-static __device__ inline void sum_group(const table &t, const T *__restrict__ dy, int64_t at,
-                                        int64_t n, int64_t cols, int64_t c)
+static __global__ void __launch_bounds__(32 * WARPS, 3)
+    sum_runs(const __grid_constant__ tables both, const T *__restrict__ dy, int64_t n, int64_t cols)
 {
     __shared__ int32_t rows[WARPS][2 * CHUNK + BATCH], keys[WARPS][2 * CHUNK + BATCH];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const table &t = both.of[blockIdx.x % both.n];
+    int64_t at = (int64_t)(blockIdx.x / both.n) * WARPS + warp;
+    if (at * CHUNK >= n) return;
+    int64_t c = ((int64_t)blockIdx.y * 32 + lane) * V;
     chunk k = find_runs(t, at, n, lane);
     rows[warp][lane] = k.row, rows[warp][CHUNK + lane] = k.next_row;
     keys[warp][lane] = k.key, keys[warp][CHUNK + lane] = k.next_key;
@@ -303,102 +302,37 @@ static __device__ inline void sum_group(const table &t, const T *__restrict__ dy
         if (k.part[side]) hand_in_part<G, V>(t, k, side, n, cols, c, lane);
 }
 
-/* Into how many parts the rows are cut that may become zero. */
-static __host__ __device__ inline int64_t zero_parts(const table &t)
-{
-    return t.named ? (int64_t)t.words * (32 / ZEROED) << t.shift : 0;
-}
-
-/* Of ZEROED numbers of a class, the at-th, rows that no key names become zero. Classes take turns,
- * so that neighbours among warps write to neighbours among rows. */
-template <typename G, int V>
-static __device__ inline void zero_rows(const table &t, int64_t at, int64_t cols)
-{
-    typedef typename pack<G, V>::word word;
-    int64_t cls = at & ((1 << t.shift) - 1), first = (at >> t.shift) * ZEROED;
-    uint32_t named = __ldg(t.named + cls * t.words + first / 32) >> first % 32;
-    for (int i = 0; i < ZEROED; i++) {
-        int64_t row = ((first + i) << t.shift) + cls;
-        if (named >> i & 1 || row >= t.n_keys) continue;
-        G *to = (G *)t.grad + row * cols;
-#pragma unroll 4
-        for (int64_t c = (threadIdx.x & 31) * V; c < cols; c += 32 * V)
-            __stcs((word *)(to + c), word());
-    }
-}
-
-/* A warp sums the runs of a chunk of a table in 32 V columns, or makes a few rows zero.
- * Blocks of both kinds are mixed evenly. */
-template <typename T, typename G, int V>
-static __global__ void __launch_bounds__(32 * WARPS, 26 / WARPS)
-    sum_runs(const __grid_constant__ tables both, const T *__restrict__ dy, int64_t n, int64_t cols)
-{
-    uint64_t x = blockIdx.x, zeros = both.zero_blocks;
-    unsigned before = (unsigned)(x * zeros / gridDim.x);
-    unsigned upto = (unsigned)((x + 1) * zeros / gridDim.x);
-    int64_t c = ((int64_t)blockIdx.y * 32 + (threadIdx.x & 31)) * V;
-    if (upto == before) {
-        unsigned block = blockIdx.x - before;
-        int64_t at = (int64_t)(block / both.n) * WARPS + (threadIdx.x >> 5);
-        if (at * CHUNK < n) sum_group<T, G, V>(both.of[block % both.n], dy, at, n, cols, c);
-        return;
-    }
-    int64_t at = (blockIdx.y * zeros + before) * WARPS + (threadIdx.x >> 5);
-    for (int i = 0; i < both.n; i++) {
-        int64_t parts = zero_parts(both.of[i]);
-        if (at >= 0 && at < parts) zero_rows<G, V>(both.of[i], at, cols);
-        at -= parts;
-    }
-}
-
-/* Table i of both and its sort; its share of the workspace begins at `ws`. */
-static int64_t lay_out(table *t, yk_cuda_sort *sort, const yk_embed_backward_args *a, int i,
-                       int64_t groups, char *ws)
-{
-    int n_tables = a->dwpe ? 2 : 1;
-    int64_t n_keys = i ? a->max_positions : a->vocab;
-    yk_cuda_embed_layout l = yk_cuda_embed_plan(a->rows, a->cols, n_keys, n_tables);
-    bool accumulate = i ? a->accumulate_wpe : a->accumulate_wte;
-    *sort = {.keys = i ? a->positions : a->tokens,
-             .sorted = (int32_t *)(ws + l.sorted),
-             .rows = (int32_t *)(ws + l.rows),
-             .named = accumulate ? NULL : (uint32_t *)(ws + l.named),
-             .list = ws + l.list,
-             .counters = (unsigned *)(ws + l.arrived),
-             .n_counters = l.n_chunks * groups,
-             .n_keys = (int)n_keys,
-             .shift = yk_cuda_sort_shift(n_keys, n_tables),
-             .words = (int)l.words};
-    *t = {.grad = i ? a->dwpe : a->dwte,
-          .keys = sort->sorted,
-          .rows = sort->rows,
-          .named = sort->named,
-          .parts = (float *)(ws + l.parts),
-          .arrived = sort->counters,
-          .n_keys = sort->n_keys,
-          .shift = sort->shift,
-          .words = sort->words,
-          .accumulate = accumulate};
-    return l.bytes;
-}
-
 template <typename T, typename G, int V>
 static cudaError_t launch_backward(const yk_embed_backward_args *a, void *ws, cudaStream_t s)
 {
-    int64_t groups = div_up(a->cols, 32 * V), parts = 0;
+    yk_cuda_embed_layout l = yk_cuda_embed_plan(a->rows, a->cols);
+    int64_t groups = div_up(a->cols, 32 * V);
     tables both = {};
     yk_cuda_sort sorts[2] = {};
-    char *at = (char *)ws;
     both.n = a->dwpe ? 2 : 1;
     for (int i = 0; i < both.n; i++) {
-        at += lay_out(&both.of[i], &sorts[i], a, i, groups, at);
-        parts += zero_parts(both.of[i]);
+        char *at = (char *)ws + i * l.bytes;
+        void *grad = i ? a->dwpe : a->dwte;
+        bool accumulate = i ? a->accumulate_wpe : a->accumulate_wte;
+        sorts[i] = {.keys = i ? a->positions : a->tokens,
+                    .sorted = (int32_t *)(at + l.sorted),
+                    .rows = (int32_t *)(at + l.rows),
+                    .list = at + l.list,
+                    .counters = (unsigned *)(at + l.arrived),
+                    .zero = accumulate ? NULL : grad,
+                    .n_counters = l.n_chunks * groups,
+                    .n_keys = i ? a->max_positions : a->vocab,
+                    .row_bytes = a->cols * (int64_t)sizeof(G)};
+        both.of[i] = {.grad = grad,
+                      .keys = sorts[i].sorted,
+                      .rows = sorts[i].rows,
+                      .parts = (float *)(at + l.parts),
+                      .arrived = sorts[i].counters,
+                      .accumulate = accumulate};
     }
-    int64_t sum_blocks = both.n * div_up(div_up(a->rows, CHUNK), WARPS);
-    both.zero_blocks = (unsigned)div_up(parts, WARPS * groups);
     cudaError_t e = yk_cuda_sort_rows(sorts, both.n, a->rows, s);
     if (e != cudaSuccess) return e;
-    dim3 grid((unsigned)sum_blocks + both.zero_blocks, (unsigned)groups);
+    dim3 grid((unsigned)(both.n * div_up(l.n_chunks, WARPS)), (unsigned)groups);
     sum_runs<T, G, V><<<grid, 32 * WARPS, 0, s>>>(both, (const T *)a->dy, a->rows, a->cols);
     return cudaGetLastError();
 }

@@ -1,5 +1,5 @@
 /* runtime/device/cuda/embed_sort.cu - bring the rows of equal keys together, in order of row, and
- * note which keys there are.
+ * make zero the rows of a table that no key names.
  *
  * The embedding's gradient sums rows of equal token in order of row. The order of tokens is free,
  * so keys fall into classes by their lowest bits, and a block sorts a class: it reads all keys,
@@ -11,7 +11,8 @@
  * least significant digit first; order comes from matching lanes of a warp and from prefix sums
  * over warps, so it is the same in every run.
  *
- * Bytes: each block reads 8 a row, from the cache; sorted keys and rows are written once.
+ * Bytes: each block reads 8 a row, from the cache; sorted keys and rows are written once, zeros
+ * once.
  */
 #include "runtime/device/cuda/kernels.cuh"
 
@@ -19,14 +20,26 @@
 #define WARPS      (THREADS / 32)
 #define DIGIT_BITS 6
 #define DIGITS     (1 << DIGIT_BITS)
-#define LISTED     2048 /* rows of a class whose lists lie in shared memory */
-#define QUADS      8    /* of keys that a lane asks for before it looks at the first */
+#define LISTED     2048  /* rows of a class whose lists lie in shared memory */
+#define MAX_NAMED  16384 /* local numbers of a class whose rows may have to become zero */
+#define QUADS      4     /* of keys that a lane asks for before it looks at the first */
 
 #define ALL_LANES 0xffffffffu
 #define HIGH_BITS 0x80808080u /* of four bytes */
 
+typedef struct sort_job {
+    const int32_t *keys;    /* (n) */
+    int32_t *sorted, *rows; /* (n) results */
+    uint2 *list[2];         /* (n) for classes of more than LISTED rows */
+    unsigned *counters;     /* (n_counters), to become 0 */
+    uint4 *zero;            /* (n_keys,words), or NULL */
+    int64_t n_counters;
+    int n, n_keys, words;
+    int shift; /* there are 1 << shift classes, 128 at the most */
+} sort_job;
+
 typedef struct sort_jobs {
-    yk_cuda_sort of[2];
+    sort_job of[2];
 } sort_jobs;
 
 /* What the block has in shared memory. */
@@ -35,6 +48,7 @@ typedef struct desk {
     uint2 list[2][LISTED];             /* local number and row */
     int32_t place[WARPS][DIGITS + 1];  /* rows of a digit in each warp, then how many are before */
     int32_t first[DIGITS];             /* where rows of a digit begin */
+    uint32_t named[MAX_NAMED / 32];    /* a bit for each local number that there is */
 } desk;
 
 static __device__ inline int32_t warp_prefix(int32_t x, int lane)
@@ -55,7 +69,7 @@ typedef struct search {
 } search;
 
 /* Keys base + 32 i + lane, -1 behind the warp's last. */
-static __device__ inline void ask(int32_t (&key)[4 * QUADS], const yk_cuda_sort &j, const search &h,
+static __device__ inline void ask(int32_t (&key)[4 * QUADS], const sort_job &j, const search &h,
                                   int base, int lane)
 {
     const int32_t *from = j.keys + base + lane;
@@ -93,7 +107,7 @@ static __device__ inline uint32_t lesser_bytes(uint32_t x, uint32_t cls)
 }
 
 /* Count the warp's keys of the class, and of classes before. */
-static __device__ inline void count_keys(desk &k, const yk_cuda_sort &j, const search &h, int lane,
+static __device__ inline void count_keys(desk &k, const sort_job &j, const search &h, int lane,
                                          int warp)
 {
     uint32_t cls = (unsigned)h.cls * 0x01010101u;
@@ -113,34 +127,32 @@ static __device__ inline void count_keys(desk &k, const yk_cuda_sort &j, const s
     if (lane == 0) k.less[warp] = less, k.taken[warp] = taken;
 }
 
-/* The warp's keys of the class to its part of the list. A lane takes those of 32 rows in a row. */
-static __device__ inline void take_keys(const yk_cuda_sort &j, const search &h, uint2 *list,
-                                        uint32_t *named, int lane)
+/* The warp's keys of the class to its part of the list. */
+static __device__ inline void take_keys(desk &k, const sort_job &j, const search &h, uint2 *list,
+                                        int lane)
 {
-    uint32_t cls = (unsigned)h.cls * 0x01010101u;
+    uint32_t cls = (unsigned)h.cls * 0x01010101u, before = (1u << lane) - 1u;
 #pragma unroll 1
     for (int base = h.begin; base < h.end; base += 128 * QUADS) {
         int32_t key[4 * QUADS];
-        unsigned mine = 0;
         ask(key, j, h, base, lane);
 #pragma unroll
         for (int q = 0; q < QUADS; q++) {
-            uint32_t equal = equal_bytes(classes_of(key + 4 * q, j.shift), cls);
+            uint32_t mine = equal_bytes(classes_of(key + 4 * q, j.shift), cls);
+            if (!__any_sync(ALL_LANES, mine != 0)) continue;
 #pragma unroll
             for (int u = 0; u < 4; u++) {
-                unsigned all = __ballot_sync(ALL_LANES, equal >> (8 * u + 7) & 1);
-                if (lane == 4 * q + u) mine = all;
+                bool in = mine >> (8 * u + 7) & 1;
+                unsigned all = __ballot_sync(ALL_LANES, in);
+                if (in) {
+                    unsigned local = (unsigned)key[4 * q + u] >> j.shift;
+                    int row = base + 32 * (4 * q + u) + lane;
+                    list[__popc(all & before)] = make_uint2(local, (unsigned)row);
+                    if (j.zero) atomicOr(&k.named[local >> 5], 1u << (local & 31));
+                }
+                list += __popc(all);
             }
         }
-        int32_t count = __popc(mine), sum = warp_prefix(count, lane);
-        uint2 *to = list + sum - count;
-        for (; mine; mine &= mine - 1) {
-            int row = base + 32 * lane + __ffs(mine) - 1;
-            unsigned local = (unsigned)__ldg(j.keys + row) >> j.shift;
-            *to++ = make_uint2(local, (unsigned)row);
-            if (named) atomicOr(named + (local >> 5), 1u << (local & 31));
-        }
-        list += __shfl_sync(ALL_LANES, sum, 31);
     }
 }
 
@@ -172,24 +184,11 @@ static __device__ inline void find_places(desk &k, int lane, int warp)
     __syncthreads();
 }
 
-/* The lanes that are `in` and have the lane's digit. */
-static __device__ inline unsigned same_digit(int digit, bool in)
-{
-    unsigned same = __ballot_sync(ALL_LANES, in);
-#pragma unroll
-    for (int bit = 0; bit < DIGIT_BITS; bit++) {
-        bool one = digit >> bit & 1;
-        unsigned ones = __ballot_sync(ALL_LANES, one);
-        same &= one ? ones : ~ones;
-    }
-    return same;
-}
-
 /* The place of the lane's row, which has `digit`; lanes that are not `in` have none. Rows of a warp
  * come in order: of calls, then of lanes. */
 static __device__ inline int32_t take_place(desk &k, int digit, bool in, int lane, int warp)
 {
-    unsigned same = same_digit(digit, in);
+    unsigned same = __match_any_sync(ALL_LANES, in ? digit : -1);
     int32_t rank = __popc(same & ((1u << lane) - 1u)), at = 0;
     if (in) at = k.first[digit] + k.place[warp][digit] + rank;
     __syncwarp();
@@ -198,20 +197,16 @@ static __device__ inline int32_t take_place(desk &k, int digit, bool in, int lan
     return at;
 }
 
-static __device__ inline void clear_places(desk &k)
-{
-    for (int i = threadIdx.x; i < WARPS * (DIGITS + 1); i += THREADS) (&k.place[0][0])[i] = 0;
-}
-
 /* Sort `count` rows of the list by a digit of their local number: into list `to`, or, where that is
- * NULL, into the result, where they begin at `begin`. Places are clear before. */
-static __device__ inline void sort_digit(desk &k, const yk_cuda_sort &j, uint2 *to,
-                                         const uint2 *list, int count, int digit_shift, int begin,
-                                         int cls)
+ * NULL, into the result, where they begin at `begin`. */
+static __device__ inline void sort_digit(desk &k, const sort_job &j, uint2 *to, const uint2 *list,
+                                         int count, int digit_shift, int begin, int cls)
 {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     int share = (count + THREADS - 1) / THREADS * 32, at = warp * share;
     int end = count - at < share ? count : at + share;
+    for (int i = threadIdx.x; i < WARPS * (DIGITS + 1); i += THREADS) (&k.place[0][0])[i] = 0;
+    __syncthreads();
     for (int i = at + lane; i < end; i += 32)
         atomicAdd(&k.place[warp][list[i].x >> digit_shift & (DIGITS - 1)], 1);
     find_places(k, lane, warp);
@@ -227,50 +222,66 @@ static __device__ inline void sort_digit(desk &k, const yk_cuda_sort &j, uint2 *
             j.rows[begin + place] = (int32_t)item.y;
         }
     }
+    __syncthreads();
 }
 
-static __device__ inline void sort_class(desk &k, const yk_cuda_sort &j, int n, int cls)
+static __device__ inline void sort_class(desk &k, const sort_job &j, int cls)
 {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    int share = (int)(((int64_t)n + 32 * THREADS - 1) / (32 * THREADS)) * 1024;
-    search h = {.cls = cls, .begin = n / share < warp ? n : warp * share};
-    h.end = n - h.begin < share ? n : h.begin + share;
-    uint32_t *named = j.named ? j.named + (int64_t)cls * j.words : NULL;
-    for (int i = threadIdx.x; named && i < j.words; i += THREADS) named[i] = 0;
-    clear_places(k);
+    int share = (int)(((int64_t)j.n + 32 * THREADS - 1) / (32 * THREADS)) * 1024;
+    search h = {.cls = cls, .begin = j.n / share < warp ? j.n : warp * share};
+    h.end = j.n - h.begin < share ? j.n : h.begin + share;
+    for (int i = threadIdx.x; i < MAX_NAMED / 32; i += THREADS) k.named[i] = 0;
     count_keys(k, j, h, lane, warp);
     __syncthreads();
     int32_t mine = k.taken[lane], sum = warp_prefix(mine, lane);
     int begin = warp_sum(k.less[lane]), count = __shfl_sync(ALL_LANES, sum, 31);
     uint2 *list = k.list[0], *other = k.list[1];
-    if (count > LISTED) {
-        list = (uint2 *)j.list + begin;
-        other = list + n;
-    }
-    take_keys(j, h, list + __shfl_sync(ALL_LANES, sum - mine, warp), named, lane);
+    if (count > LISTED) list = j.list[0] + begin, other = j.list[1] + begin;
+    take_keys(k, j, h, list + __shfl_sync(ALL_LANES, sum - mine, warp), lane);
     __syncthreads();
     for (int shift = 0;; shift += DIGIT_BITS) {
         bool last = (j.n_keys - 1) >> j.shift >> shift < DIGITS;
         sort_digit(k, j, last ? NULL : other, list, count, shift, begin, cls);
         if (last) break;
-        __syncthreads();
-        clear_places(k);
-        __syncthreads();
         uint2 *sorted = other;
         other = list, list = sorted;
     }
 }
 
+/* ---- zeros --------------------------------------------------------------------------------- */
+
+/* Rows of the table whose number is of the class and that no key names. */
+static __device__ inline void zero_absent(const desk &k, const sort_job &j, int cls)
+{
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    for (int local = warp; local <= (j.n_keys - 1 - cls) >> j.shift; local += WARPS) {
+        if (k.named[local >> 5] >> (local & 31) & 1) continue;
+        uint4 *row = j.zero + (int64_t)((local << j.shift) + cls) * j.words;
+        for (int w = lane; w < j.words; w += 32) row[w] = make_uint4(0, 0, 0, 0);
+    }
+}
+
 static __global__ void __launch_bounds__(THREADS)
-    sort_classes(const __grid_constant__ sort_jobs jobs, int n)
+    sort_classes(const __grid_constant__ sort_jobs jobs)
 {
     __shared__ desk k;
     int first = 1 << jobs.of[0].shift, second = (int)blockIdx.x >= first;
-    const yk_cuda_sort &j = jobs.of[second];
+    const sort_job &j = jobs.of[second];
     int cls = (int)blockIdx.x - (second ? first : 0), n_classes = 1 << j.shift;
     for (int64_t i = cls * THREADS + threadIdx.x; i < j.n_counters; i += n_classes * THREADS)
         j.counters[i] = 0;
-    sort_class(k, j, n, cls);
+    sort_class(k, j, cls);
+    if (j.zero) zero_absent(k, j, cls);
+}
+
+/* Classes: a block each. All of them read all keys, but where rows have to become zero more blocks
+ * write more of them. */
+static int classes_shift(int64_t n_keys, int most)
+{
+    int shift = 0;
+    while (shift < most && n_keys >> shift > 32) shift++;
+    return shift;
 }
 
 cudaError_t yk_cuda_sort_rows(const yk_cuda_sort *sorts, int n_sorts, int64_t n, cudaStream_t s)
@@ -278,9 +289,26 @@ cudaError_t yk_cuda_sort_rows(const yk_cuda_sort *sorts, int n_sorts, int64_t n,
     sort_jobs jobs = {};
     unsigned blocks = 0;
     for (int i = 0; i < n_sorts; i++) {
-        jobs.of[i] = sorts[i];
-        blocks += 1u << sorts[i].shift;
+        const yk_cuda_sort *a = &sorts[i];
+        bool beside = a->zero && is_aligned(a->zero) && a->row_bytes % 16 == 0 &&
+                      a->row_bytes < INT32_MAX && a->n_keys <= MAX_NAMED << 6;
+        if (a->zero && !beside) {
+            cudaError_t e = cudaMemsetAsync(a->zero, 0, (size_t)(a->n_keys * a->row_bytes), s);
+            if (e != cudaSuccess) return e;
+        }
+        jobs.of[i] = {.keys = a->keys,
+                      .sorted = a->sorted,
+                      .rows = a->rows,
+                      .list = {(uint2 *)a->list, (uint2 *)a->list + n},
+                      .counters = a->counters,
+                      .zero = beside ? (uint4 *)a->zero : NULL,
+                      .n_counters = a->n_counters,
+                      .n = (int)n,
+                      .n_keys = (int)a->n_keys,
+                      .words = (int)(a->row_bytes / 16),
+                      .shift = classes_shift(a->n_keys, beside && n_sorts == 1 ? 7 : 6)};
+        blocks += 1u << jobs.of[i].shift;
     }
-    sort_classes<<<blocks, THREADS, 0, s>>>(jobs, (int)n);
+    sort_classes<<<blocks, THREADS, 0, s>>>(jobs);
     return cudaGetLastError();
 }

@@ -24,16 +24,14 @@ cudaError_t yk_cuda_embed_forward(const yk_embed_forward_args *a, cudaStream_t s
 cudaError_t yk_cuda_embed_backward(const yk_embed_backward_args *a, void *ws, cudaStream_t s);
 
 /* Rows 0 .. n-1 with equal keys are to come together, in order of row; the order of keys is any,
- * but the same in every run. Keys are of 1 << shift classes, 128 at the most: key k is number
- * k >> shift of the class of its lowest bits. */
+ * but the same in every run. */
 typedef struct yk_cuda_sort {
     const int32_t *keys;    /* (n) less than n_keys */
     int32_t *sorted, *rows; /* (n) results: keys, and the rows that they came from */
-    uint32_t *named;        /* (classes,words) bit i of a class: there is its key i. Or NULL */
     void *list;             /* (2,n) pairs of int32, for its own use */
     unsigned *counters;     /* (n_counters) become 0 */
-    int64_t n_counters;
-    int n_keys, shift, words;
+    void *zero; /* (n_keys) of row_bytes become zero, at least where no key names them; or NULL */
+    int64_t n_counters, n_keys, row_bytes;
 } yk_cuda_sort;
 
 /* One or two sorts of n rows each. */

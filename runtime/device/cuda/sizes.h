@@ -22,40 +22,25 @@
 
 #define YK_CUDA_EMBED_CHUNK 32 /* sorted rows that one warp sums: a lane knows about one */
 
-/* The keys of a table fall into 1 << shift classes, each for a block of the sort, which reads all
- * of them: more classes for one table than for each of two. */
-static inline int yk_cuda_sort_shift(int64_t n_keys, int n_tables)
-{
-    int shift = 0, most = n_tables == 1 ? 7 : 6;
-    while (shift < most && n_keys >> shift > 32) shift++;
-    return shift;
-}
-
-/* Of one table of n_keys rows; offsets in bytes. */
+/* Of one table; offsets in bytes. */
 typedef struct yk_cuda_embed_layout {
     int64_t n_chunks;
-    int64_t words;        /* of 32 keys of a class */
     int64_t sorted, rows; /* (R) int32: sorted keys, and the rows that they came from */
     int64_t list;         /* (2,R,2) int32: for the sort's use */
-    int64_t named;        /* (classes,words) uint32: keys that there are */
     int64_t arrived;      /* (n_chunks, groups of 32 columns or more) int32 */
-    int64_t parts;        /* (n_chunks,2,C) fp32: sums of parts of long runs */
+    int64_t parts;        /* (n_chunks,2,C) fp32: sums of runs that cross a chunk's edge */
     int64_t bytes;
 } yk_cuda_embed_layout;
 
-static inline yk_cuda_embed_layout yk_cuda_embed_plan(int64_t rows, int64_t cols, int64_t n_keys,
-                                                      int n_tables)
+static inline yk_cuda_embed_layout yk_cuda_embed_plan(int64_t rows, int64_t cols)
 {
     yk_cuda_embed_layout l;
     int64_t unit = YK_CUDA_ALIGNMENT;
-    int shift = yk_cuda_sort_shift(n_keys, n_tables);
     l.n_chunks = yk_div_up(rows, YK_CUDA_EMBED_CHUNK);
-    l.words = ((n_keys - 1) >> shift) / 32 + 1;
     l.sorted = 0;
     l.rows = yk_round_up(rows * 4, unit);
     l.list = l.rows + yk_round_up(rows * 4, unit);
-    l.named = l.list + yk_round_up(rows * 16, unit);
-    l.arrived = l.named + yk_round_up((l.words << shift) * 4, unit);
+    l.arrived = l.list + yk_round_up(rows * 16, unit);
     l.parts = l.arrived + yk_round_up(l.n_chunks * yk_div_up(cols, 32) * 4, unit);
     l.bytes = l.parts + yk_round_up(l.n_chunks * 2 * cols * 4, unit);
     return l;

@@ -14,10 +14,7 @@ static bool is_16_bit(yk_dtype t)
 
 static int64_t cuda_embed_backward(const yk_embed_backward_args *a)
 {
-    int n = a->dwpe ? 2 : 1;
-    int64_t bytes = yk_cuda_embed_plan(a->rows, a->cols, a->vocab, n).bytes;
-    if (n == 2) bytes += yk_cuda_embed_plan(a->rows, a->cols, a->max_positions, n).bytes;
-    return bytes;
+    return yk_cuda_embed_plan(a->rows, a->cols).bytes * (a->dwpe ? 2 : 1);
 }
 
 /* Partial sums of dweight and dbias, (YK_CUDA_NORM_BLOCKS,2,C) fp32, with those of dx and add 4 of them;
