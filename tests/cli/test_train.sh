@@ -286,6 +286,7 @@ case_is "a signal during the start ends the run before its first step, and leave
 "$yoke" train tiny.yaml --set run.dir=early --set model.width=768 --set model.heads=12 --set model.ffn=3072 \
     --set model.vocab=50257 --set train.steps=1000000 --set checkpoint.every=0 >"$scratch/.out" 2>"$scratch/.err" &
 pid=$!
+until [ "$(cat /proc/$pid/comm)" = yoke ]; do sleep 0.01; done # no longer the shell, which blocks it for a moment
 until grep -q '^SigBlk:.*[2367abef]$' /proc/$pid/status; do sleep 0.01; done # SIGINT waits to be looked for
 kill -INT $pid
 wait $pid
