@@ -30,11 +30,13 @@ take_option() {
     esac
 }
 
-# keep_rows_in NAME: the file, once options have been taken.
+# keep_rows_in NAME: the file, once options have been taken. A row that was cut short ends in no newline, and goes.
 keep_rows_in() {
-    mkdir -p "$out"
+    [[ '' =~ $only ]]
+    [ $? -le 1 ] || { say "--only: '$only' is no regular expression" && exit 2; }
     rows=$out/$1.jsonl
-    touch "$rows"
+    mkdir -p "$out" && touch "$rows" || exit 1
+    [ -z "$(tail -c 1 "$rows")" ] || sed -i '$d' "$rows"
 }
 
 # Is a row to be run? It is not where it is there already, nor where labels are listed alone.

@@ -55,6 +55,22 @@ expect_text out "| yoke gpt2-124m fp16 | 1,000 |"
 gpu qwen2.5-7b
 [ "$(calls)" -eq 5 ] || fail "rows were run again"
 
+case_is "a row that was cut short is run again, and none follows on its line"
+truncate -s -40 "$scratch/rows/gpu.jsonl"
+gpu qwen2.5-7b
+expect_status 0
+[ "$(calls)" -eq 6 ] || fail "$(calls) rows were run"
+[ "$(grep -c '^{"label": [^{]*}$' "$scratch/rows/gpu.jsonl")" -eq 5 ] || fail "rows: $(cat "$scratch/rows/gpu.jsonl")"
+expect_text out "| yoke qwen2.5-7b bf16 states | 1,000 |"
+
+case_is "a pattern that is none, and a folder that cannot be, are refused"
+run bench/gpu.sh --list --out "$scratch/rows" --only '(' gpt2-124m
+expect_status 2
+expect_text err "'(' is no regular expression"
+run bench/gpu.sh --list --out "$scratch/yoke/rows" gpt2-124m
+expect_status 1
+expect_no_text out "gpt2-124m"
+
 case_is "on two GPUs a row tells whether they met directly"
 command -v mpirun >/dev/null || { passed && exit; }
 run bench/two_gpus.sh --yoke "$scratch/yoke" --out "$scratch/rows" --only '^yoke gpt2-124m 2x64 zero-1 acc-1 .*bf16$' scale
