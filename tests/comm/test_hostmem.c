@@ -33,7 +33,7 @@ static void open_device(rig *x)
     assert_int_equal(yk_device_spec_find("4090", &spec), YK_OK);
     spec.launch_s = 0;
     spec.memory_rate = 1e15; /* the links decide */
-    spec.host_link_rate = RATE / 0.8;
+    spec.host_link_rate = RATE / 0.87;
     assert_int_equal(yk_device_open_dry(&spec, &x->device), YK_OK);
     assert_int_equal(yk_stream_create(x->device, YK_STREAM_TRANSFER, "gather", &x->gather), YK_OK);
     assert_int_equal(yk_stream_create(x->device, YK_STREAM_TRANSFER, "reduce", &x->reduce), YK_OK);
