@@ -5,6 +5,8 @@
  * beside kernels of cuBLASLt's (tests/gpu/run.sh); that the numbers are right is shown by the tests of
  * each operation. So sizes are few and small, but with more rows than an H200 has blocks for at one
  * time, where a block takes one row after another: what it leaves behind must not meet what comes.
+ *
+ * test_kernels [PATTERN] runs the tests whose names match, * standing for any letters.
  */
 #include "runtime/device/ops_wire.h"
 #include "tests/runtime/device/attention_case.h"
@@ -443,9 +445,10 @@ AGAIN(adamw)
 AGAIN(swiglu)
 AGAIN(wire)
 
-int main(void)
+int main(int argc, char **argv)
 {
     if (op_device_missing()) return 77;
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_bits_again_from_attention),
         cmocka_unit_test(the_same_bits_again_from_attention_of_smaller_blocks),
