@@ -100,11 +100,13 @@ take_nvrtc() {
     done
 }
 
+wrapped='# What lies in this folder, with the libraries that lie in it.'
+
 # wrapper NAME COMMAND: FOLDER/NAME runs COMMAND of the folder, with the libraries beside it.
 wrapper() {
     cat >"$folder/$1" <<END
 #!/bin/sh
-# What lies in this folder, with the libraries that lie in it.
+$wrapped
 here=\$(cd "\$(dirname "\$0")" && pwd)
 LD_LIBRARY_PATH=\$here/lib\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH} exec "\$here"/$2 "\$@"
 END
@@ -143,17 +145,19 @@ print_sizes() {
     echo "yoke: $folder/ holds the program and $(find "$folder/lib" -type f | wc -l) libraries, $(du -sh "$folder" | cut -f 1)"
 }
 
+[ -n "$folder" ] || complain 2 "the folder's name is empty; leave it out for bundle/"
 [ -x "$program" ] || complain 2 "$program is not there; run make first"
-[ ! -e "$folder" ] || [ -x "$folder/bin/yoke" ] || rmdir "$folder" 2>/dev/null ||
+# What is removed has to be a bundle: others have a bin/yoke, too, where it is installed.
+[ ! -e "$folder" ] || grep -qsF "$wrapped" "$folder/yoke" || rmdir "$folder" 2>/dev/null ||
     complain 2 "$folder is there and no bundle; name another folder"
 rm -rf "$folder"
 mkdir -p "$folder/bin" "$folder/lib"
+wrapper yoke bin/yoke
 cp "$program" "$folder/bin/yoke"
 take_needs "$program"
 take_opened nccl
 take_opened cudnn
 take_nvrtc
-wrapper yoke bin/yoke
 ! has tests "$with" || take_tests
 
 print_sizes

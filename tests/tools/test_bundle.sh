@@ -32,6 +32,17 @@ expect_text out "one word"
 run env LD_DEBUG=libs "$scratch/bundle/yoke"
 expect_text err "calling init: $scratch/bundle/lib/libyaml-0.so.2"
 
+case_is "a folder where a program is installed is no bundle, and a name that is empty none"
+mkdir -p "$scratch/prefix/bin" "$scratch/prefix/share"
+cp "$scratch/build/yoke" "$scratch/prefix/bin/yoke"
+run env BUILD="$scratch/build" "$YK_SOURCE/tools/bundle.sh" "$scratch/prefix"
+expect_status 2
+expect_text err "prefix is there and no bundle"
+[ -d "$scratch/prefix/share" ] || fail "it was removed"
+run env BUILD="$scratch/nowhere" "$YK_SOURCE/tools/bundle.sh" "" # nothing that might be copied to /
+expect_status 2
+expect_text err "the folder's name is empty"
+
 case_is "a library that cannot be found is an error"
 printf 'int yk_gone(void) { return 1; }\n' | put "$scratch/gone.c"
 cc -shared -fPIC "$scratch/gone.c" -o "$scratch/libgone.so"
