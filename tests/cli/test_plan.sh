@@ -19,7 +19,7 @@ check_changes() {
     changes=$(sed -n 's/.*what would fit: //p' <<<"$err" | sed 's/; or /\n/g')
     [ "$(wc -l <<<"$changes")" -eq 3 ] || fail "not three changes in: $err"
     while read -r change; do
-        sets=$(sed 's/ (.*//; /^[0-9]* ranks/!s/^/--set /; s/^\([0-9]*\) ranks on 1 node/--ranks \1/
+        sets=$(sed 's/ (.*//; /^[0-9]* ranks/!s/^/--set /; s/^\([0-9]*\) ranks on [0-9]* nodes*/--ranks \1/
             s/: /=/g; s/, / --set /g' <<<"$change")
         # shellcheck disable=SC2086
         run "$yoke" plan "$@" --json $sets
@@ -177,6 +177,12 @@ words="large.yaml --device 4090d --set memory.device_limit=12GiB --ranks 2"
 refused "training takes at least" $words
 expect_text err "memory.offload: ["
 check_changes $words
+
+case_is "more ranks are told at the rate of the network that was asked about"
+words="large.yaml --device 4090d --set memory.device_limit=10GiB --set parallel.zero=1 --node-size 1 --network 1"
+refused "what would fit" $words --ranks 2
+expect_text err "; or 4 ranks on 4 nodes"
+check_changes $words --ranks 2
 
 case_is "where no change does alone, two are told"
 words="large.yaml --device 4090d --set train.micro_batch=32 --set memory.recompute=none --set memory.head_chunk=4096"
