@@ -107,10 +107,9 @@ static yk_status plan(const yk_config *config, const request *r, const yk_cli_li
     YK_TRY(set_peers(r->peers, &spec));
     yk_topology topology = yk_ranks_topology(&spec, (int)r->ranks, (int)node_size);
     yk_ranks_set_network(&topology, (double)r->network);
-    const yk_topology *several = r->ranks > 1 ? &topology : NULL;
     yk_config chosen = *config;
-    YK_TRY(yk_carrier_plan(config, &shape, &spec, several, &chosen));
-    return print(&chosen, r, &shape, &spec, several);
+    YK_TRY(yk_carrier_plan(config, &shape, &spec, &topology, &chosen));
+    return print(&chosen, r, &shape, &spec, &topology);
 }
 
 static yk_status plan_file(const char *path, const request *r, const yk_cli_list *sets)

@@ -183,6 +183,11 @@ words="large.yaml --device 4090d --set memory.device_limit=10GiB --set parallel.
 refused "what would fit" $words --ranks 2
 expect_text err "; or 4 ranks on 4 nodes"
 check_changes $words --ranks 2
+words="large.yaml --device 4090d --set model.preset=qwen2.5-14b --set memory.host_limit=8GiB --network 100"
+refused "what would fit: 16 ranks on 2 nodes, parallel.zero: 3 (" $words
+told=$(sed 's/.*nodes, [^(]*(.*, \([0-9.]* m*s\), .*/\1/' <<<"$err")
+run "$yoke" plan $words --ranks 16 --node-size 8 --set parallel.zero=3
+expect_text out "clock       $told a step"
 
 case_is "where no change does alone, two are told"
 words="large.yaml --device 4090d --set train.micro_batch=32 --set memory.recompute=none --set memory.head_chunk=4096"
