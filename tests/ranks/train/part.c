@@ -221,6 +221,14 @@ part_outcome part_train(part *p, int n_steps)
     return o;
 }
 
+void part_expect_planned(const part *p)
+{
+    yk_arena_sizes high = yk_engine_high_water(p->engine);
+    REQUIRE(p->world, high.persistent == p->plan.sizes.persistent);
+    REQUIRE(p->world, high.activation == p->plan.sizes.activation);
+    REQUIRE(p->world, high.pinned == p->plan.sizes.pinned);
+}
+
 void part_expect_same(yk_world *world, const part_outcome *one, const part_outcome *other)
 {
     REQUIRE(world, memcmp(one->loss, other->loss, sizeof one->loss) == 0);

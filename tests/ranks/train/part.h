@@ -49,6 +49,9 @@ typedef struct part_outcome {
 
 part_outcome part_train(part *p, int n_steps);
 
+/* The arenas stood as high as the plan said. */
+void part_expect_planned(const part *p);
+
 /* All bits of one are those of the other. */
 void part_expect_same(yk_world *world, const part_outcome *one, const part_outcome *other);
 

@@ -15,10 +15,7 @@ static part_outcome train(yk_world *world, const char *dir, const char *const *s
     part p;
     part_open(&p, world, dir, sets, more);
     part_outcome o = part_train(&p, N_STEPS);
-    yk_arena_sizes high = yk_engine_high_water(p.engine);
-    REQUIRE(world, high.persistent == p.plan.sizes.persistent);
-    REQUIRE(world, high.activation == p.plan.sizes.activation);
-    REQUIRE(world, high.pinned == p.plan.sizes.pinned);
+    part_expect_planned(&p);
     part_close(&p);
     return o;
 }

@@ -125,9 +125,7 @@ static void check_memory(const part *p, int zero, bool tied)
         int64_t summed = planned_bytes(p, "gradients of a unit");
         REQUIRE(p->world, summed >= room && summed <= room + slack);
     }
-    yk_arena_sizes high = yk_engine_high_water(p->engine);
-    REQUIRE(p->world, high.persistent == p->plan.sizes.persistent);
-    REQUIRE(p->world, high.activation == p->plan.sizes.activation);
+    part_expect_planned(p);
 }
 
 static void sends_and_keeps_as_planned(yk_world *world, const char *dir, int zero, int wire,
