@@ -152,7 +152,7 @@ static yk_cost attention_cost(yk_dtype t, double products, double pairs, double 
                      .bytes = bytes};
 }
 
-/* Where cuDNN is known to be faster; the provider `auto` goes by the same. */
+/* What the provider `auto` asks cuDNN for; attention_cuda.c goes by the same. */
 static bool suits_cudnn(yk_dtype t, int64_t seq_len, int64_t head_size, const int32_t *doc_start)
 {
     return t != YK_F32 && seq_len >= 512 && head_size >= 64 && head_size <= 128 && !doc_start;
