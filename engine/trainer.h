@@ -25,7 +25,7 @@ typedef struct yk_train_summary {
  *
  * world  the ranks that train together; NULL or of one: this process alone
  *
- * Signals SIGINT and SIGTERM must be blocked in every thread (yk_signals_block()): they are
+ * The signals that ask it to end must be blocked in every thread (yk_signals_block()): they are
  * looked for between steps, and end the run with its weights saved.
  *
  * YK_EINVAL, YK_EFORMAT  the configuration, the data or the weights to start from are wrong

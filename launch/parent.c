@@ -30,12 +30,21 @@
 #define LOOK_MS     1000 /* between looks at ranks that may have been stopped */
 #define MAX_LEFT    1024 /* children that are killed at a time */
 
+/* nohup asks for it. A signal that is ignored and blocked would come all the same. */
+static bool is_ignored(int signal)
+{
+    struct sigaction action;
+    return sigaction(signal, NULL, &action) == 0 && !(action.sa_flags & SA_SIGINFO) &&
+           action.sa_handler == SIG_IGN;
+}
+
 static sigset_t signals_of_interest(void)
 {
-    static const int list[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
+    static const int list[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD};
     sigset_t set;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) sigaddset(&set, list[i]);
+    if (!is_ignored(SIGHUP)) sigaddset(&set, SIGHUP);
     return set;
 }
 
@@ -157,6 +166,8 @@ static void pass_on(run *r, int signal)
         kill(r->mpirun, signal);
         return;
     }
+    /* A terminal that closes sends it more than once: by its shell, and by the kernel. */
+    if (signal == SIGHUP && r->n_asked > 0) return;
     if (r->n_asked++ > 0) {
         tell_to_end(r);
         return;
@@ -349,11 +360,10 @@ static yk_status outcome(const yk_ended *ended)
 /* Sleep, unless a signal asks for the end; true when one did. */
 static bool pause_is_cut(int seconds)
 {
-    static const int list[] = {SIGINT, SIGTERM, SIGHUP};
-    sigset_t set, before;
+    sigset_t set = signals_of_interest(), before;
     const struct timespec limit = {seconds, 0};
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) sigaddset(&set, list[i]);
+    static const int others[] = {SIGUSR1, SIGUSR2, SIGCHLD};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) sigdelset(&set, others[i]);
     sigprocmask(SIG_BLOCK, &set, &before);
     bool cut = sigtimedwait(&set, NULL, &limit) > 0;
     sigprocmask(SIG_SETMASK, &before, NULL);

@@ -248,11 +248,11 @@ fi
 
 # stopped_by SIGNAL RUN: a long run gets the signal after some steps.
 stopped_by() {
-    "$yoke" train tiny.yaml --set run.dir="$2" --set train.steps=1000000 \
+    env --default-signal=HUP "$yoke" train tiny.yaml --set run.dir="$2" --set train.steps=1000000 \
         --set checkpoint.every=0 >"$scratch/.out" 2>"$scratch/.err" &
     local pid=$!
     until [ -s "$2/metrics.jsonl" ]; do sleep 0.02; done
-    kill -"$1" $pid
+    while kill -"$1" $pid 2>/dev/null && [ "$1" = HUP ]; do sleep 0.002; done
     wait $pid
     status=$?
     out=$(cat "$scratch/.out")
@@ -270,6 +270,30 @@ stopped_by() {
 case_is "SIGTERM and SIGINT save the weights and exit with 75"
 stopped_by TERM stopped
 stopped_by INT interrupted
+
+case_is "SIGHUP, as often as a terminal that closes sends it, saves the weights and exits with 75"
+stopped_by HUP hung
+
+case_is "SIGHUP that is ignored, as nohup has it, ends no run"
+env --ignore-signal=HUP "$yoke" train tiny.yaml --set run.dir=nohup --set train.steps=1000000 \
+    --set checkpoint.every=0 >"$scratch/.out" 2>"$scratch/.err" &
+pid=$!
+until [ -s nohup/metrics.jsonl ]; do sleep 0.02; done
+kill -HUP $pid
+n=$(wc -l <nohup/metrics.jsonl)
+until [ "$(wc -l <nohup/metrics.jsonl)" -gt $((n + 20)) ] || [ ! -d /proc/$pid ]; do sleep 0.02; done
+kill -TERM $pid || fail "it has ended"
+wait $pid
+status=$? out=$(cat "$scratch/.out") err=$(cat "$scratch/.err")
+expect_status 75
+
+case_is "a run whose output nobody reads any longer saves the weights and exits with 75"
+env --default-signal=PIPE timeout -s KILL "$(limit 60)" "$yoke" train tiny.yaml --set run.dir=unread \
+    --set train.steps=1000000 --set checkpoint.every=0 --set log.every=1 2>"$scratch/.err" | head -n 12 >"$scratch/.out"
+status=${PIPESTATUS[0]} out=$(cat "$scratch/.out") err=$(cat "$scratch/.err")
+expect_status 75
+run "$yoke" eval unread --data val.txt --seq-len 32
+expect_status 0
 
 case_is "a signal during a long sample ends it, saves the weights and exits with 75"
 timeout -s KILL "$(limit 60)" "$yoke" train tiny.yaml --set run.dir=sampled --set train.steps=1000000 --set checkpoint.every=0 \

@@ -201,7 +201,7 @@ EOF
 begin() {
     # Job control, for without it what a script starts in the background ignores SIGINT.
     set -m
-    env PATH="$scratch/bin:$PATH" "$yoke" launch "$@" >"$scratch/.out" 2>"$scratch/.err" </dev/null &
+    env "${hangup---default-signal=HUP}" PATH="$scratch/bin:$PATH" "$yoke" launch "$@" >"$scratch/.out" 2>"$scratch/.err" </dev/null &
     set +m
     parent=$!
     until_true test -s "$scratch/up"
@@ -232,6 +232,28 @@ kill -INT $parent
 until_true got USR1
 kill -INT $parent
 until_true got "USR1 TERM"
+kill -9 "$child"
+end
+expect_status 1
+
+case_is "SIGHUP comes more than once where a terminal closes, and is one request"
+noting true
+begin -n 2 train "$config"
+kill -HUP $parent
+until_true got USR1
+kill -HUP $parent
+kill -USR2 $parent
+until_true got "USR1 USR2"
+kill -9 "$child"
+end
+expect_status 1
+
+case_is "SIGHUP that is ignored, as nohup has it, is no request"
+noting true
+hangup=--ignore-signal=HUP begin -n 2 train "$config"
+kill -HUP $parent
+kill -USR2 $parent
+until_true got USR2
 kill -9 "$child"
 end
 expect_status 1
