@@ -58,6 +58,7 @@ typedef struct bench_step {
     yk_config config;
     yk_model_shape shape;
     yk_device *device;
+    yk_race race; /* between what may carry collectives */
     yk_plan plan;
     yk_engine *engine;
     yk_feed feed;
@@ -119,9 +120,8 @@ static yk_status find_place(bench_step *b)
     YK_TRY(yk_device_describe_part(&b->config, b->world, b->device, &spec, &room));
     yk_topology topology = yk_ranks_topology(&spec, b->n_ranks, yk_world_local_size(b->world));
     yk_config chosen = b->config;
-    yk_race race;
     YK_TRY(yk_carrier_choose(&b->config, &b->shape, b->n_ranks > 1 ? b->world : NULL, b->device,
-                             &chosen, &race));
+                             &chosen, &b->race));
     YK_TRY(yk_plan_make(&chosen, &b->shape, &spec, b->n_ranks > 1 ? &topology : NULL, 0, &b->plan));
     yk_device_set_attention_room(b->device, b->plan.spec.attention_bytes);
     YK_TRY(
@@ -160,7 +160,8 @@ static yk_status create_engine(bench_step *b)
                            .train = true,
                            .sizes = &b->plan.sizes,
                            .micro_batch = b->plan.micro_batch,
-                           .world = b->n_ranks > 1 ? b->world : NULL};
+                           .world = b->n_ranks > 1 ? b->world : NULL,
+                           .race = &b->race};
     YK_TRY(yk_engine_create(&o, &b->engine));
     b->at_s[PHASE_MEMORY] = yk_clock_age_s();
     YK_TRY(yk_engine_init_weights(b->engine, b->config.train.seed));

@@ -34,6 +34,7 @@
 #include "runtime/memory/arena.h"
 
 typedef struct yk_comm yk_comm;
+typedef struct yk_race yk_race; /* comm/race.h */
 
 /* The ranks that a group joins. */
 typedef enum yk_axis {
@@ -70,8 +71,11 @@ typedef struct yk_comm_options {
     yk_arena *staging; /* device memory for wire buffers is pushed here, once; borrowed likewise.
                         * How much is a function of the other options: a dry group pushes what the
                         * one that it stands for pushes. Nothing for one rank or max_count 0 */
-    double timeout_s;  /* a collective fails when so long nothing came from a rank it waits for; 0:
-                        * the world's deadline, as it is then */
+    const yk_race
+        *race;        /* borrowed likewise: hostmem's chunks are as long as won there, and may get
+                          * other lengths between collectives, on all ranks alike. NULL: by rule */
+    double timeout_s; /* a collective fails when so long nothing came from a rank it waits for;
+                          * 0: the world's deadline, as it is then */
 } yk_comm_options;
 
 /* Make a group.                                                                     [collective]

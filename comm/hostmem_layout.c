@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "comm/hostmem.h"
+#include "comm/race.h"
 #include "runtime/base/arith.h"
 
 #define PAGE      4096
@@ -105,25 +106,27 @@ int64_t yk_comm_hostmem_shared_bytes(const yk_comm *c)
 /* A transfer of time T and k chunks, each of which costs some c to start, takes (k + 1) (T / k + c), for the
  * last comes up when it has gone down: least for k = sqrt(T / c). `start` is what travels in c.
  * Chunks of unlike sizes are no better: between two steps of one speed the largest counts, wherever it
- * is. */
-static int64_t chunk_of(const yk_comm *c, int64_t bytes, int64_t room)
+ * is. What was measured says how many times as long they should be on this machine. */
+static int64_t chunk_of(const yk_comm *c, bool gathers, int64_t bytes, int64_t room)
 {
     int64_t least = yk_min(room, CHUNK_BYTES_MIN);
-    int64_t best = (int64_t)sqrt((double)bytes * (double)sizes_of(c)->start);
-    return yk_max(yk_min(best, room), least);
+    double best = sqrt((double)bytes * (double)sizes_of(c)->start);
+    int doublings = yk_race_doublings(c->o.race, gathers, c->size * bytes);
+    best = ldexp(fmin(best, (double)room), doublings);
+    return yk_max(yk_min((int64_t)best, room), least);
 }
 
 int64_t yk_comm_hostmem_chunk(const yk_comm *c, int64_t count, yk_dtype wire)
 {
     hostmem_layout l = yk_hostmem_lay_out(c);
     int64_t element = yk_dtype_bytes(wire);
-    int64_t chunk = chunk_of(c, count * element, l.chunk_bytes) / element;
+    int64_t chunk = chunk_of(c, false, count * element, l.chunk_bytes) / element;
     return yk_min(yk_round_up(chunk, 128), l.chunk_bytes / element);
 }
 
 int64_t yk_comm_hostmem_gather_chunk(const yk_comm *c, int64_t bytes)
 {
-    return yk_round_up(chunk_of(c, bytes, yk_hostmem_lay_out(c).gather_bytes), 256);
+    return yk_round_up(chunk_of(c, true, bytes, yk_hostmem_lay_out(c).gather_bytes), 256);
 }
 
 /* ---- finding ------------------------------------------------------------------------------ */

@@ -1,5 +1,11 @@
-/* comm/race.c - making a group of each backend in turn, and timing it. */
+/* comm/race.c - making a group of each backend in turn, and timing it.
+ *
+ * How long hostmem's chunks should be follows from what a copy costs to start, and from the processor's cache,
+ * in which they should stay on their way. Its rule knows of the first alone; so other lengths are tried.
+ */
 #include "comm/race.h"
+
+#include <math.h>
 
 #include "runtime/base/arith.h"
 #include "runtime/base/clock.h"
@@ -8,7 +14,11 @@
 #define CALLS     5
 #define MARGIN    0.03 /* two backends take twice the memory: not for less */
 #define TIMEOUT_S 60.0
-#define STAGING   ((int64_t)192 << 20)
+#define STAGING   ((int64_t)256 << 20)
+#define NOTABLE   0.02 /* another length of chunks: not for less */
+
+#define LENGTHS 4
+static const int doublings[LENGTHS] = {0, -1, 1, -2}; /* that are tried, in this order */
 
 typedef struct track {
     yk_world *world;
@@ -50,6 +60,24 @@ static yk_status time_calls(const track *t, const yk_race_row *row, double *seco
     return YK_OK;
 }
 
+/* A row with the best length of chunks where there are several: the race tells it to the group. */
+static yk_status time_row(const track *t, yk_race *race, yk_race_row *row, int backend)
+{
+    bool has_chunks = race->backends[backend] == YK_COMM_HOSTMEM;
+    double best = 0, seconds;
+    int winner = 0;
+    for (int i = 0; i < (has_chunks && race->tries_lengths ? LENGTHS : 1); i++) {
+        if (has_chunks) row->doublings = doublings[i];
+        YK_TRY(time_calls(t, row, &seconds));
+        if (i > 0 && seconds > (1 - NOTABLE) * best) continue;
+        best = seconds;
+        winner = i;
+    }
+    row->seconds[backend] = best;
+    if (has_chunks) row->doublings = doublings[winner];
+    return YK_OK;
+}
+
 static yk_status run(track *t, yk_race *race, int backend)
 {
     int mark = yk_arena_mark(t->staging);
@@ -57,15 +85,17 @@ static yk_status run(track *t, yk_race *race, int backend)
                                              .device = t->device,
                                              .backend = race->backends[backend],
                                              .axis = race->axis,
+                                             .shares_gpu = race->shares_gpu,
                                              .reduce = race->reduce,
                                              .wire = race->wire,
                                              .max_count = yk_race_max_count(race),
                                              .staging = t->staging,
+                                             .race = race,
                                              .timeout_s = TIMEOUT_S},
                           &t->comm));
     yk_status status = YK_OK;
     for (int i = 0; i < race->n_rows && status == YK_OK; i++)
-        status = time_calls(t, &race->rows[i], &race->rows[i].seconds[backend]);
+        status = time_row(t, race, &race->rows[i], backend);
     yk_comm_destroy(t->comm);
     yk_arena_pop(t->staging, mark);
     return status;
@@ -124,6 +154,21 @@ int64_t yk_race_max_bytes(const yk_race *r)
     for (int i = 0; i < r->n_rows; i++)
         most = yk_max(most, r->rows[i].count * yk_dtype_bytes(r->rows[i].dtype));
     return most;
+}
+
+int yk_race_doublings(const yk_race *r, bool gathers, int64_t bytes)
+{
+    double nearest = INFINITY;
+    int found = 0;
+    for (int i = 0; r && i < r->n_rows; i++) {
+        const yk_race_row *row = &r->rows[i];
+        double ratio = (double)bytes / (double)(row->count * yk_dtype_bytes(row->dtype));
+        double far = fmax(ratio, 1 / ratio);
+        if ((row->kind == YK_RACE_GATHER) != gathers || far >= nearest) continue;
+        nearest = far;
+        found = row->doublings;
+    }
+    return found;
 }
 
 static double step_s(const yk_race *r, int backend, bool gathers)

@@ -21,6 +21,8 @@ typedef struct yk_race_row {
     int64_t count;               /* elements of the whole buffer */
     double calls;                /* of a step; a buffer that is longer than `count` is several */
     double seconds[YK_RACE_MAX]; /* of one call; the same on all ranks, like all that follows */
+    int doublings;               /* of the length that hostmem's rule gives its chunks; or halvings,
+                                  * below 0 */
 } yk_race_row;
 
 /* What is to be measured, in groups as a run makes them; what was; and who wins. */
@@ -28,6 +30,8 @@ typedef struct yk_race {
     yk_comm_choice backends[YK_RACE_MAX];
     int n_backends;
     yk_axis axis;
+    bool shares_gpu;    /* as a group's options have it */
+    bool tries_lengths; /* of hostmem's chunks; else they have those of its rule */
     yk_reduce_choice reduce;
     yk_dtype wire;
     yk_race_row rows[YK_RACE_ROWS];
@@ -50,12 +54,16 @@ int64_t yk_race_max_bytes(const yk_race *race);
 double yk_race_gathers_s(const yk_race *race, int i);
 double yk_race_sums_s(const yk_race *race, int i);
 
+/* Doublings of hostmem's chunks in a gather, or a sum, of `bytes` for all ranks together: those of the row
+ * whose length is nearest. Without a race none. */
+int yk_race_doublings(const yk_race *race, bool gathers, int64_t bytes);
+
 /* Find the winners by what a step spends: one for both, unless two are faster together by more than a
  * race may err. */
 void yk_race_judge(yk_race *race);
 
 /* Time each row over each backend, on all ranks, with memory that is given back, and judge. Some calls each,
- * and what a group takes to be made.                                              [collective]
+ * for hostmem with each length of chunks, and what a group takes to be made.        [collective]
  *
  * race  backends, groups and rows are given, with counts that are multiples of 128 times the ranks; the rest
  *       is set, on success

@@ -1,6 +1,7 @@
-/* engine/carrier.c - choosing between nccl and hostmem. */
+/* engine/carrier.c - choosing between nccl and hostmem, and how long the chunks of hostmem are. */
 #include "engine/carrier.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/links.h"
@@ -55,6 +56,8 @@ yk_race yk_carrier_race(const yk_config *config, const yk_model_shape *shape, in
     bool by_node = config->parallel.shard == YK_SHARD_NODE && config->parallel.zero != 0;
     yk_race r = {.n_backends = YK_RACE_MAX,
                  .axis = by_node ? YK_AXIS_NODE : YK_AXIS_WORLD,
+                 .shares_gpu = config->launch.ranks_per_gpu > 1,
+                 .tries_lengths = config->tune != YK_TUNE_CHOICE_OFF,
                  .reduce = config->comm.reduce};
     memcpy(r.backends, racers, sizeof r.backends);
     add_units(&r, config, block, (double)shape->layers, 2, ranks);
@@ -80,6 +83,19 @@ static yk_status race(const yk_config *config, const yk_model_shape *shape, yk_w
     return YK_OK;
 }
 
+/* Which chunks are best where hostmem it is. */
+static yk_status race_alone(const yk_config *config, const yk_model_shape *shape, yk_world *world,
+                            yk_device *device, yk_race *race_out)
+{
+    if (config->tune == YK_TUNE_CHOICE_OFF) return YK_OK;
+    yk_race r = yk_carrier_race(config, shape, yk_world_size(world));
+    r.backends[0] = YK_COMM_HOSTMEM;
+    r.n_backends = 1;
+    YK_TRY(yk_links_race(config, world, device, &r));
+    *race_out = r;
+    return YK_OK;
+}
+
 /* NCCL refuses two ranks on one GPU, in words that do not help. */
 static yk_status check_sharing(const yk_config *config, const yk_world *world)
 {
@@ -95,19 +111,22 @@ static yk_status check_sharing(const yk_config *config, const yk_world *world)
 yk_status yk_carrier_choose(const yk_config *config, const yk_model_shape *shape, yk_world *world,
                             yk_device *device, yk_config *chosen, yk_race *race_out)
 {
-    bool reaches, has_nccl;
-    bool gpu = yk_device_get_kind(device) == YK_DEVICE_CUDA;
+    bool reaches, has_nccl, gpu = yk_device_get_kind(device) == YK_DEVICE_CUDA;
+    yk_comm_choice choice = config->comm.backend;
     *race_out = (yk_race){.n_backends = 0};
     if (gpu) YK_TRY(check_sharing(config, world));
-    if (config->comm.backend != YK_COMM_AUTO || !gpu || !world || yk_world_local_size(world) == 1)
-        return YK_OK;
-    YK_TRY(all_have(world, yk_device_reaches_peers(device), &reaches));
-    YK_TRY(all_have(world, yk_comm_nccl_version() > 0, &has_nccl));
-    if (config->launch.ranks_per_gpu > 1 || !has_nccl)
-        chosen->comm.backend = YK_COMM_HOSTMEM;
-    else if (!reaches)
-        return race(config, shape, world, device, chosen, race_out);
-    return YK_OK;
+    if (!gpu || !world || yk_world_local_size(world) == 1) return YK_OK;
+    if (choice == YK_COMM_AUTO) {
+        YK_TRY(all_have(world, yk_device_reaches_peers(device), &reaches));
+        YK_TRY(all_have(world, yk_comm_nccl_version() > 0, &has_nccl));
+        if (config->launch.ranks_per_gpu > 1 || !has_nccl)
+            choice = YK_COMM_HOSTMEM;
+        else if (!reaches)
+            return race(config, shape, world, device, chosen, race_out);
+    }
+    chosen->comm.backend = choice;
+    if (choice != YK_COMM_HOSTMEM || config->comm.gathers == YK_COMM_NCCL) return YK_OK;
+    return race_alone(config, shape, world, device, race_out);
 }
 
 /* ---- of described GPUs -------------------------------------------------------------------- */
@@ -185,13 +204,20 @@ yk_status yk_carrier_plan(const yk_config *config, const yk_model_shape *shape,
 
 /* ---- saying it ---------------------------------------------------------------------------- */
 
+static void print_time(const yk_race *r, const yk_race_row *row, int i, FILE *out)
+{
+    int d = row->doublings;
+    fprintf(out, "  %s %.3f ms", yk_race_name(r, i), 1e3 * row->seconds[i]);
+    if (r->backends[i] == YK_COMM_HOSTMEM && d != 0)
+        fprintf(out, " (chunks %s %d)", d > 0 ? "x" : "/", 1 << abs(d));
+}
+
 static void print_row(const yk_race *r, const yk_race_row *row, FILE *out)
 {
     double mib = (double)(row->count * yk_dtype_bytes(row->dtype)) / 0x1p20;
     fprintf(out, "          %-14s %6.1f MiB %5.4g a step", yk_race_kind_name(row->kind), mib,
             row->calls);
-    for (int i = 0; i < r->n_backends; i++)
-        fprintf(out, "  %s %.3f ms", yk_race_name(r, i), 1e3 * row->seconds[i]);
+    for (int i = 0; i < r->n_backends; i++) print_time(r, row, i, out);
     fprintf(out, "  -> %s\n", yk_race_name(r, row->kind == YK_RACE_GATHER ? r->gathers : r->sums));
 }
 

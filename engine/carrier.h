@@ -10,7 +10,8 @@
 
 /* Choose for comm.backend: auto. On processors, with one rank to a node, and where GPUs reach each other
  * without the host, nothing is measured and auto stays: what it means is known. Ranks that share a GPU
- * get hostmem, and so do GPUs without NCCL. What is left are GPUs of a node that meet in the host's
+ * get hostmem, and so do GPUs without NCCL; where hostmem it is, that or by the configuration, only the
+ * lengths of its chunks race, unless `tune` is off or gathers go by nccl. What is left are GPUs of a node that meet in the host's
  * memory: there nccl and hostmem race with what a step of this configuration does: the kinds of collectives of its
  * stage, with buffers as long as a block of `shape` and as an end of the model. Who wins is by the time
  * that a step spends.                                                               [collective]

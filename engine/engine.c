@@ -174,6 +174,7 @@ static yk_status create_store(yk_engine *e, const yk_engine_options *options)
                                                .device = e->device,
                                                .world = options->world,
                                                .topology = options->topology,
+                                               .race = options->race,
                                                .staging = e->persistent,
                                                .store = &o},
                            &e->ranks));

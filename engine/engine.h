@@ -36,6 +36,7 @@ typedef struct yk_engine_options {
     int64_t micro_batch;         /* sequences at a time; what train.micro_batch resolved to */
     yk_world *world; /* the other ranks, borrowed; NULL: none. Not used on a dry device */
     const yk_topology *topology; /* the ranks that a dry device stands for; NULL: one */
+    const yk_race *race;         /* borrowed likewise: what a group's options say; NULL: none */
     int64_t red_zone; /* bytes of pattern behind each piece of memory; 0 in a normal run */
 } yk_engine_options;
 

@@ -1,7 +1,8 @@
 /* engine/links.c - a race, and the file that keeps its outcome.
  *
  * A file's first line says what it is of, and the others what each backend took: its name, a collective,
- * elements and their type, and seconds, in as many digits as give the same number again.
+ * elements and their type; seconds, in as many digits as give the same number again; and for hostmem the
+ * doublings of its chunks.
  */
 #include "engine/links.h"
 
@@ -16,10 +17,12 @@
 #include "runtime/storage/file.h"
 #include "runtime/storage/hash.h"
 
-#define HEADER     "yoke links 2: "
+#define HEADER     "yoke links 3: "
 #define WHAT_BYTES 256
 #define PATH_BYTES 1200
 #define TEXT_BYTES 2048
+
+#define DOUBLINGS_MAX 8 /* a file that says more is damaged */
 
 /* ---- what it is of ------------------------------------------------------------------------ */
 
@@ -55,8 +58,10 @@ static yk_status mark_rank(yk_world *world, yk_device *device, uint64_t *mark_ou
 /* What is to be measured. */
 static uint64_t hash_rows(const yk_race *r)
 {
-    int32_t groups[] = {(int32_t)r->axis, (int32_t)r->reduce, (int32_t)r->wire, r->n_rows};
+    int32_t groups[] = {(int32_t)r->axis, (int32_t)r->reduce, (int32_t)r->wire,
+                        r->n_rows,        r->shares_gpu,      r->n_backends};
     uint64_t h = yk_hash64(groups, sizeof groups, 0);
+    h = yk_hash64(r->backends, r->n_backends * (int64_t)sizeof r->backends[0], h);
     for (int i = 0; i < r->n_rows; i++) {
         const yk_race_row *row = &r->rows[i];
         int64_t numbers[] = {(int64_t)row->kind, (int64_t)row->dtype, row->count};
@@ -96,6 +101,11 @@ static bool find_path(const yk_config *config, const char *what, char *folder, c
     return true;
 }
 
+static bool has_chunks(const yk_race *race, int backend)
+{
+    return race->backends[backend] == YK_COMM_HOSTMEM;
+}
+
 static bool is_time(double s)
 {
     return isfinite(s) && s > 0;
@@ -109,20 +119,29 @@ static void name_line(const yk_race *race, int backend, int row, char *text)
              yk_race_kind_name(r->kind), (long long)r->count, yk_dtype_name(r->dtype));
 }
 
+/* What follows a line's name; the characters that it took, 0 where it is no such thing. */
+static int take_line(const char *text, bool has_chunks, double *seconds, int *doublings)
+{
+    int used = 0;
+    bool read = has_chunks ? sscanf(text, "%lf %d%n", seconds, doublings, &used) == 2
+                           : sscanf(text, "%lf%n", seconds, &used) == 1;
+    bool good = read && text[used] == '\n' && is_time(*seconds);
+    return good && abs(*doublings) <= DOUBLINGS_MAX ? used + 1 : 0;
+}
+
 /* Lines of the backends of `race`, each with its rows, in its order; nothing else. */
 static bool take_times(const char *text, yk_race *race)
 {
     char name[WHAT_BYTES];
-    int used = 0;
     for (int i = 0; i < race->n_backends; i++)
         for (int k = 0; k < race->n_rows; k++) {
-            double *seconds = &race->rows[k].seconds[i];
+            yk_race_row *row = &race->rows[k];
             name_line(race, i, k, name);
             if (strncmp(text, name, strlen(name)) != 0) return false;
             text += strlen(name);
-            if (sscanf(text, "%lf%n", seconds, &used) != 1 || text[used] != '\n') return false;
-            if (!is_time(*seconds)) return false;
-            text += used + 1;
+            int used = take_line(text, has_chunks(race, i), &row->seconds[i], &row->doublings);
+            if (used == 0) return false;
+            text += used;
         }
     return *text == '\0';
 }
@@ -155,8 +174,11 @@ static void save(const char *folder, const char *path, const char *what, const y
     for (int i = 0; i < r->n_backends; i++)
         for (int k = 0; k < r->n_rows; k++) {
             name_line(r, i, k, name);
-            n += snprintf(text + n, sizeof text - (size_t)n, "%s%.17g\n", name,
-                          r->rows[k].seconds[i]);
+            n +=
+                snprintf(text + n, sizeof text - (size_t)n, "%s%.17g", name, r->rows[k].seconds[i]);
+            if (has_chunks(r, i))
+                n += snprintf(text + n, sizeof text - (size_t)n, " %d", r->rows[k].doublings);
+            n += snprintf(text + n, sizeof text - (size_t)n, "\n");
         }
     if (yk_dir_create(folder) == YK_OK) (void)yk_file_replace(path, text, n);
 }

@@ -81,7 +81,8 @@ static yk_status create_group(const yk_ranks_options *o, yk_axis axis, yk_comm *
                                              .reduce = c->comm.reduce,
                                              .wire = wire,
                                              .max_count = max_count,
-                                             .staging = o->staging},
+                                             .staging = o->staging,
+                                             .race = o->race},
                           comm_out);
 }
 

@@ -22,6 +22,7 @@ typedef struct yk_ranks_options {
     yk_device *device;
     yk_world *world;               /* NULL: one rank. Not used on a dry device */
     const yk_topology *topology;   /* the ranks that a dry device stands for; NULL: one */
+    const yk_race *race;           /* as a group's options have it */
     yk_arena *staging;             /* wire buffers are pushed here */
     const yk_store_options *store; /* what will be reduced and gathered */
 } yk_ranks_options;

@@ -220,7 +220,8 @@ static yk_status create_engine(yk_trainer *t)
                                                  .train = true,
                                                  .sizes = &t->plan.sizes,
                                                  .micro_batch = t->plan.micro_batch,
-                                                 .world = t->world},
+                                                 .world = t->world,
+                                                 .race = &t->race},
                             &t->engine);
 }
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "comm/backend.h"
+#include "comm/race.h"
 #include "runtime/base/arith.h"
 
 typedef struct rig {
@@ -22,6 +23,7 @@ typedef struct rig {
     yk_arena *arena;
     yk_comm *comm;
     bool shares_gpu;
+    const yk_race *race;
 } rig;
 
 #define RATE 25e9 /* with both ways of all links in use: four fifths of one alone */
@@ -55,7 +57,8 @@ static yk_status create(const rig *x, int ranks, int node_size, yk_comm_choice b
                                              .shares_gpu = x->shares_gpu,
                                              .wire = wire,
                                              .max_count = max_count,
-                                             .staging = x->arena},
+                                             .staging = x->arena,
+                                             .race = x->race},
                           comm_out);
 }
 
@@ -186,6 +189,40 @@ static void the_longest_chunk_fills_its_slot(void **state)
         }
 }
 
+/* Chunks of gathers and of sums by lengths that were measured: within what there is room for by the rule. */
+static void chunks_are_as_long_as_was_measured(void **state)
+{
+    (void)state;
+    rig plain = open_rig(2, YK_COMM_HOSTMEM, (int64_t)1 << 34), x;
+    yk_race race = {.n_rows = 2,
+                    .rows = {{.kind = YK_RACE_GATHER, .count = 1 << 20},
+                             {.kind = YK_RACE_ALL_REDUCE, .count = 1 << 20}}};
+    open_device(&x);
+    x.race = &race;
+    assert_int_equal(
+        create(&x, 2, 2, YK_COMM_HOSTMEM, YK_AXIS_WORLD, NULL, YK_BF16, (int64_t)1 << 34, &x.comm),
+        YK_OK);
+    int64_t gathered = yk_comm_hostmem_gather_chunk(plain.comm, 8 << 20),
+            summed = yk_comm_hostmem_chunk(plain.comm, 4 << 20, YK_BF16);
+    assert_int_equal(gathered, 2 << 20);
+    assert_int_equal(summed, 1 << 20);
+    for (int in_gathers = -8; in_gathers <= 8; in_gathers++) {
+        int in_sums = -in_gathers;
+        race.rows[0].doublings = in_gathers;
+        race.rows[1].doublings = in_sums;
+        int64_t by_gathers = (int64_t)ldexp((double)gathered, in_gathers),
+                by_sums = (int64_t)ldexp((double)summed, in_sums);
+        assert_int_equal(yk_comm_hostmem_gather_chunk(x.comm, 8 << 20),
+                         yk_max(64 << 10, yk_min(by_gathers, 8 << 20)));
+        assert_int_equal(yk_comm_hostmem_chunk(x.comm, 4 << 20, YK_BF16),
+                         yk_max(32 << 10, yk_min(by_sums, 4 << 20)));
+        assert_int_equal(yk_arena_used(x.arena), yk_arena_used(plain.arena));
+        assert_int_equal(yk_comm_shared_bytes(x.comm), yk_comm_shared_bytes(plain.comm));
+    }
+    close_rig(&x);
+    close_rig(&plain);
+}
+
 static void expect_about(double got, double expected, double slack)
 {
     if (got < expected || got > expected * (1 + slack)) fail_msg("%.6g, not %.6g", got, expected);
@@ -250,6 +287,7 @@ int main(void)
         cmocka_unit_test(a_backend_for_another_device_is_refused),
         cmocka_unit_test(what_it_takes_is_bounded),
         cmocka_unit_test(long_shards_travel_in_long_chunks),
+        cmocka_unit_test(chunks_are_as_long_as_was_measured),
         cmocka_unit_test(the_longest_chunk_fills_its_slot),
         cmocka_unit_test(a_link_brings_what_the_others_have),
         cmocka_unit_test(a_broadcast_crosses_a_link_once),

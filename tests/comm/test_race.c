@@ -1,5 +1,5 @@
 /* tests/comm/test_race.c - who wins a race: one backend for both kinds of collectives, or each where it is
- * faster by more than a race may err.
+ * faster by more than a race may err. And which of the rows a collective takes its chunks from.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,6 +90,27 @@ static void one_runs_alone(void **state)
     assert_int_equal(r.gathers, 0);
 }
 
+static void chunks_are_those_of_the_nearest_length_of_their_kind(void **state)
+{
+    (void)state;
+    yk_race r = {
+        .rows = {{.kind = YK_RACE_GATHER, .dtype = YK_BF16, .count = 500, .doublings = 1},
+                 {.kind = YK_RACE_GATHER, .dtype = YK_F32, .count = 16000, .doublings = -2},
+                 {.kind = YK_RACE_SCATTER, .dtype = YK_F32, .count = 250, .doublings = 2}},
+        .n_rows = 3};
+    assert_int_equal(yk_race_doublings(&r, true, 1000), 1);
+    assert_int_equal(yk_race_doublings(&r, true, 7900), 1); /* 7.9 times as long; 1 / 8.1 */
+    assert_int_equal(yk_race_doublings(&r, true, 8100), -2);
+    assert_int_equal(yk_race_doublings(&r, true, (int64_t)1 << 40), -2);
+    assert_int_equal(yk_race_doublings(&r, true, 1), 1);
+    assert_int_equal(yk_race_doublings(&r, false, 64000), 2);
+    r.rows[2].kind = YK_RACE_ALL_REDUCE;
+    assert_int_equal(yk_race_doublings(&r, false, 64000), 2);
+    r.n_rows = 2;
+    assert_int_equal(yk_race_doublings(&r, false, 64000), 0); /* there is no sum */
+    assert_int_equal(yk_race_doublings(NULL, true, 1000), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -99,6 +120,7 @@ int main(void)
         cmocka_unit_test(what_counts_is_the_time_of_a_step),
         cmocka_unit_test(gathers_that_no_step_makes_want_no_backend_of_their_own),
         cmocka_unit_test(one_runs_alone),
+        cmocka_unit_test(chunks_are_those_of_the_nearest_length_of_their_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,16 @@ static void stage_0_sums_for_all(void **state)
     expect_row(1, YK_RACE_ALL_REDUCE, YK_BF16, ENDS, 1);
     assert_int_equal(race.wire, YK_BF16);
     assert_int_equal(race.axis, YK_AXIS_WORLD);
+    assert_true(race.tries_lengths && !race.shares_gpu);
+}
+
+static void chunks_have_the_lengths_of_the_rule_where_nothing_is_tuned(void **state)
+{
+    (void)state;
+    prepare("gpt2-124m", (const char *[]){"tune=off", "launch.ranks_per_gpu=2", NULL});
+    assert_true(!race.tries_lengths && race.shares_gpu);
+    prepare("gpt2-124m", (const char *[]){"tune=full", NULL});
+    assert_true(race.tries_lengths && !race.shares_gpu);
 }
 
 static void stages_1_and_2_gather_each_unit_once(void **state)
@@ -106,17 +116,20 @@ static void each_collective_has_a_line(void **state)
     FILE *f = fmemopen(text, sizeof text, "w");
     yk_race r = {.backends = {YK_COMM_NCCL, YK_COMM_HOSTMEM},
                  .n_backends = 2,
-                 .rows = {{YK_RACE_GATHER, YK_BF16, 1 << 20, 24, {1e-3, 2e-3}},
-                          {YK_RACE_SCATTER, YK_F32, 1 << 20, 12.5, {4e-3, 25e-4}}},
-                 .n_rows = 2};
+                 .rows = {{YK_RACE_GATHER, YK_BF16, 1 << 20, 24, {1e-3, 2e-3}, -2},
+                          {YK_RACE_SCATTER, YK_F32, 1 << 20, 12.5, {4e-3, 25e-4}, 1},
+                          {YK_RACE_SCATTER, YK_F32, 1 << 18, 1, {1e-3, 1e-3}, 0}},
+                 .n_rows = 3};
     yk_race_judge(&r);
     yk_carrier_print(&r, f);
     fclose(f);
     assert_string_equal(
         text, "links     hostmem, gathers nccl; measured:\n"
-              "          all-gather        2.0 MiB    24 a step  nccl 1.000 ms  hostmem 2.000 ms"
-              "  -> nccl\n"
-              "          reduce-scatter    4.0 MiB  12.5 a step  nccl 4.000 ms  hostmem 2.500 ms"
+              "          all-gather        2.0 MiB    24 a step  nccl 1.000 ms  hostmem 2.000 ms "
+              "(chunks / 4)  -> nccl\n"
+              "          reduce-scatter    4.0 MiB  12.5 a step  nccl 4.000 ms  hostmem 2.500 ms "
+              "(chunks x 2)  -> hostmem\n"
+              "          reduce-scatter    1.0 MiB     1 a step  nccl 1.000 ms  hostmem 1.000 ms"
               "  -> hostmem\n");
 }
 
@@ -124,6 +137,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stage_0_sums_for_all),
+        cmocka_unit_test(chunks_have_the_lengths_of_the_rule_where_nothing_is_tuned),
         cmocka_unit_test(stages_1_and_2_gather_each_unit_once),
         cmocka_unit_test(parameters_that_are_fetched_are_gathered_for_both_passes),
         cmocka_unit_test(what_is_long_counts_as_several),

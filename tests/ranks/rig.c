@@ -59,6 +59,13 @@ yk_comm_choice rank_gathers(void)
     return choice_in("YK_RANK_GATHERS");
 }
 
+void rank_double_chunks(rank_rig *r, int in_gathers, int in_sums)
+{
+    r->lengths = (yk_race){.n_rows = 2,
+                           .rows = {{.kind = YK_RACE_GATHER, .count = 1, .doublings = in_gathers},
+                                    {.kind = YK_RACE_SCATTER, .count = 1, .doublings = in_sums}}};
+}
+
 yk_race rank_race(const rank_rig *r, yk_race_kind kind, int64_t bytes)
 {
     bool gpu = yk_device_get_kind(r->device) == YK_DEVICE_CUDA;
@@ -66,6 +73,7 @@ yk_race rank_race(const rank_rig *r, yk_race_kind kind, int64_t bytes)
     yk_race race = {.backends = {gpu ? YK_COMM_NCCL : YK_COMM_MPI, YK_COMM_HOSTMEM},
                     .n_backends = 2,
                     .axis = YK_AXIS_WORLD,
+                    .tries_lengths = true,
                     .wire = YK_BF16};
     race.rows[race.n_rows++] =
         (yk_race_row){.kind = kind, .dtype = YK_BF16, .count = count, .calls = 2};
@@ -87,9 +95,11 @@ void rank_expect_race(rank_rig *r, const yk_race *race)
     for (int i = 0; i < r->size; i++) {
         EXPECT(r, all[i].sums == race->sums && all[i].gathers == race->gathers);
         EXPECT(r, all[i].remembered == race->remembered && all[i].n_rows == race->n_rows);
-        for (int k = 0; k < race->n_rows; k++)
+        for (int k = 0; k < race->n_rows; k++) {
             EXPECT(r, memcmp(all[i].rows[k].seconds, race->rows[k].seconds,
                              sizeof race->rows[k].seconds) == 0);
+            EXPECT(r, all[i].rows[k].doublings == race->rows[k].doublings);
+        }
     }
 }
 
@@ -110,6 +120,7 @@ static rank_group open_group(rank_rig *r, rank_group g, yk_comm *whole, int64_t 
                          .wire = g.wire,
                          .max_count = max_count,
                          .staging = g.arena,
+                         .race = &r->lengths,
                          .timeout_s = timeout_s};
     EXPECT(r, yk_comm_create(&o, &g.comm) == YK_OK);
     return g;

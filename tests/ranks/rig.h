@@ -13,6 +13,7 @@ typedef struct rank_rig {
     int rank, size;
     yk_device *device;
     yk_stream *compute, *gather, *reduce;
+    yk_race lengths; /* that groups take hostmem's chunks from: at first by its rule */
 } rank_rig;
 
 /* Join the world and open a cpu device of one thread, or what YK_RANK_DEVICE asks for. */
@@ -31,8 +32,11 @@ yk_comm_choice rank_backend(void);
 /* Likewise YK_RANK_GATHERS, for gathers and broadcasts. */
 yk_comm_choice rank_gathers(void);
 
+/* From here on chunks in gathers, and in sums, are so many times doubled. All ranks alike. */
+void rank_double_chunks(rank_rig *r, int in_gathers, int in_sums);
+
 /* A race of the device's library, which on a GPU is NCCL, against hostmem: in `kind`, and in gathers unless
- * all ranks get the sum, of `bytes` bytes in bf16. */
+ * all ranks get the sum, of `bytes` bytes in bf16; hostmem tries chunks of several lengths. */
 yk_race rank_race(const rank_rig *r, yk_race_kind kind, int64_t bytes);
 /* It was run, and all ranks saw the same. */
 void rank_expect_race(rank_rig *r, const yk_race *race);

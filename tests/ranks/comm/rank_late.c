@@ -1,5 +1,6 @@
 /* tests/ranks/comm/rank_late.c - sums through host memory where one way of one rank's link is late: what the
- * other way brings meanwhile may not take the place of what has not left yet. Started by test_hostmem.sh.
+ * other way brings meanwhile may not take the place of what has not left yet. Of two sums, one after the other,
+ * one has chunks of half the length. Started by test_hostmem.sh.
  */
 #include <stdio.h>
 #include <time.h>
@@ -41,11 +42,13 @@ static void sum_late(rank_rig *r, yk_comm *c, float *x, int rank, bool down)
 {
     int64_t first = yk_comm_index(c) * COUNT;
     fill(x, r->rank, r->size * COUNT);
+    rank_double_chunks(r, 0, -(rank % 2));
     be_late(r, c, rank, down);
     EXPECT(r, yk_comm_reduce_scatter(c, x + first, x, COUNT, YK_F32, false, r->reduce) == YK_OK);
     EXPECT(r, yk_stream_synchronize(r->reduce) == YK_OK);
     check(r, x, first, COUNT);
     fill(x, r->rank, r->size * COUNT);
+    rank_double_chunks(r, 0, -((rank + 1) % 2));
     be_late(r, c, rank, down);
     EXPECT(r, yk_comm_all_reduce(c, x, COUNT, YK_F32, r->reduce) == YK_OK);
     EXPECT(r, yk_stream_synchronize(r->reduce) == YK_OK);

@@ -1,5 +1,6 @@
 /* tests/ranks/comm/rank_stress.c - thousands of collectives of mixed kinds and sizes, in two groups at once,
- * while ranks are late at random; all data is fresh. Started by test_hostmem.sh.
+ * while ranks are late at random, and hostmem's chunks are longer or shorter in each than in the one before; all
+ * data is fresh. Started by test_hostmem.sh.
  *
  *   rank_stress COLLECTIVES SEED
  *
@@ -30,6 +31,7 @@ typedef enum kind { GATHER, SCATTER, ADD, ALL_REDUCE, BROADCAST, VALUES, BARRIER
 typedef struct job {
     kind kind;
     int group, root; /* an index */
+    int doublings;   /* of chunks */
     yk_comm *comm;
     yk_dtype dtype;
     int64_t count;
@@ -71,7 +73,7 @@ static float sum_of_all(const job *j, int n, int64_t i)
 
 static int64_t draw_count(rig *x)
 {
-    if (draw(x, 100) == 0) return (int64_t)draw(x, COUNT_MAX) + 1;
+    if (draw(x, 40) == 0) return (int64_t)draw(x, COUNT_MAX) + 1;
     return (int64_t)draw(x, draw(x, 2) ? 3000 : 40) + 1;
 }
 
@@ -97,6 +99,7 @@ static void draw_job(rig *x, job *j, int64_t round)
     j->kind = (kind)draw(x, N_KINDS);
     j->group = (int)draw(x, 2);
     j->root = (int)draw(x, (uint64_t)x->ranks.size);
+    j->doublings = (int)draw(x, 7) - 4;
     j->dtype = (yk_dtype)draw(x, YK_N_FLOAT_DTYPES);
     j->count = draw_count(x);
     if (x->has_long && j == &x->jobs[0] && round % EVERY == 0) make_long(x, j, round / EVERY);
@@ -193,6 +196,7 @@ static void start(rig *x, job *j, int64_t round)
     fill_in(x, j);
     EXPECT(r, yk_copy(j->stream, j->device, j->host, bytes, YK_COPY_HOST_TO_DEVICE) == YK_OK);
     be_late(x, j);
+    rank_double_chunks(r, j->doublings, j->doublings);
     EXPECT(r, issue(j) == YK_OK);
     EXPECT(r, yk_copy(j->stream, j->host, j->device, bytes, YK_COPY_DEVICE_TO_HOST) == YK_OK);
 }

@@ -17,7 +17,8 @@
 static void print_times(const yk_race *race)
 {
     for (int k = 0; k < race->n_rows; k++)
-        printf("%a %a ", race->rows[k].seconds[0], race->rows[k].seconds[1]);
+        printf("%a %a %d ", race->rows[k].seconds[0], race->rows[k].seconds[1],
+               race->rows[k].doublings);
     printf("\n");
 }
 
