@@ -92,3 +92,11 @@ void yk_plan_take_least_head(const yk_plan_target *target, yk_config *config)
     if (!yk_plan_head_is_open(target, config)) return;
     config->memory.head_chunk = chunks[yk_plan_head_chunks(target, config, chunks) - 1];
 }
+
+void yk_plan_take_most_head(const yk_plan_target *target, yk_config *config)
+{
+    int64_t chunks[YK_PLAN_HEAD_CHUNKS];
+    if (!yk_plan_head_is_open(target, config)) return;
+    yk_plan_head_chunks(target, config, chunks);
+    config->memory.head_chunk = chunks[0];
+}

@@ -6,6 +6,7 @@
  * is slower, for links that carry less hold up less than it knows of; and on GPUs, whose memory
  * nobody else wants: processors have theirs from the machine.
  */
+#include <math.h>
 #include <string.h>
 
 #include "engine/plan_parts.h"
@@ -28,13 +29,24 @@ static yk_status try_kept(const yk_plan_target *target, const yk_plan *plan, int
     return yk_plan_try(target, &c, plan_out);
 }
 
+/* All that can be of use. */
+static int64_t most_kept(const yk_plan_target *target)
+{
+    return yk_max(target->shape->layers - 2, 0);
+}
+
 /* Blocks that there is room for beside what `none` takes, when `one` keeps one. */
 static int64_t count_room(const yk_plan_target *target, const yk_plan *none, const yk_plan *one)
 {
     int64_t each = yk_plan_device_bytes(one) - yk_plan_device_bytes(none);
     int64_t room = (int64_t)(FILL * (double)none->limit) - yk_plan_device_bytes(none);
     if (each <= 0 || room < each) return 0;
-    return yk_min(room / each, yk_max(target->shape->layers - 2, 0));
+    return yk_min(room / each, most_kept(target));
+}
+
+static bool may_keep(const yk_plan_target *target, const yk_config *c)
+{
+    return target->spec->kind == YK_DEVICE_CUDA && gathers(target, c);
 }
 
 yk_status yk_plan_keep(const yk_plan_target *target, yk_plan *plan)
@@ -42,7 +54,7 @@ yk_status yk_plan_keep(const yk_plan_target *target, yk_plan *plan)
     yk_plan one, more;
     if (plan->config.memory.kept_blocks != YK_AUTO) return YK_OK;
     plan->config.memory.kept_blocks = 0;
-    if (target->spec->kind != YK_DEVICE_CUDA || !gathers(target, &plan->config)) return YK_OK;
+    if (!may_keep(target, &plan->config)) return YK_OK;
     YK_TRY(try_kept(target, plan, 1, &one));
     int64_t kept = count_room(target, plan, &one);
     yk_plan_fini(&one);
@@ -55,5 +67,17 @@ yk_status yk_plan_keep(const yk_plan_target *target, yk_plan *plan)
     } else {
         yk_plan_fini(&more);
     }
+    return YK_OK;
+}
+
+yk_status yk_plan_find_ease(const yk_plan_target *target, const yk_plan *plan, double *seconds_out)
+{
+    yk_plan all;
+    *seconds_out = 0;
+    if (plan->config.memory.kept_blocks != YK_AUTO || !may_keep(target, &plan->config))
+        return YK_OK;
+    YK_TRY(try_kept(target, plan, most_kept(target), &all));
+    *seconds_out = fmax(plan->step_s - all.step_s, 0);
+    yk_plan_fini(&all);
     return YK_OK;
 }

@@ -91,16 +91,68 @@ bool yk_plan_has_nodes(const yk_plan_target *target);
  * yk_plan_strengths() lets one block more make more again. */
 int64_t yk_plan_strengths(const yk_model_shape *shape);
 void yk_plan_set_strength(yk_config *config, const yk_model_shape *shape, int64_t strength);
+int64_t yk_plan_strength_of(const yk_config *config, const yk_model_shape *shape);
 
 /* Sets of what goes to the host, in the order in which they are tried; the first is empty, and the
  * only one on processors, whose memory is the host's. */
 int yk_plan_n_offloads(const yk_plan_target *target);
 int yk_plan_offload(const yk_config *config, int level);
 
-/* The least strength, from `least` on, with which `config` fits. *plan_out is its plan where
- * *fits_out. */
+/* The least number for which something holds that holds for all that are greater, by asking. */
+typedef struct yk_plan_hunt {
+    int64_t low;  /* it does not hold */
+    int64_t high; /* it holds, or this is beyond the last */
+    int64_t at;   /* to be asked about, while high - low > 1 */
+    int64_t reach;
+    bool went_down, went_up;
+} yk_plan_hunt;
+
+/* It holds at `high`, not at `low`, and probably from `guess` on. */
+void yk_plan_hunt_begin(yk_plan_hunt *hunt, int64_t low, int64_t high, int64_t guess);
+void yk_plan_hunt_answer(yk_plan_hunt *hunt, bool holds);
+
+static inline bool yk_plan_hunt_ends(const yk_plan_hunt *hunt)
+{
+    return hunt->high - hunt->low <= 1;
+}
+
+/* What a strength is looked for with. */
+typedef struct yk_plan_aim {
+    int64_t above; /* this one does not fit, as is known; -1: none is known */
+    int64_t guess; /* looked at first; afterwards what was found, or the last that did not fit */
+    double bar_s;  /* a step that takes so long is of no use */
+} yk_plan_aim;
+
+/* The least strength with which `config` fits and is of use. *plan_out is its plan where *fits_out. */
 yk_status yk_plan_find_strength(const yk_plan_target *target, const yk_config *config,
-                                int64_t least, bool *fits_out, yk_plan *plan_out);
+                                yk_plan_aim *aim, bool *fits_out, yk_plan *plan_out);
+
+/* A candidate of the search: what recomputation and rows of logits are chosen for. */
+typedef struct yk_plan_trial {
+    double bar_s; /* a step that takes so long is of no use */
+    double
+        least_s; /* of a step with the largest micro-batch that makes nothing again; 0: not known */
+    int64_t strength; /* to begin with; afterwards what was found */
+    double limit_s;   /* afterwards: where larger micro-batches, as strong, are not of use either */
+    bool ends;        /* afterwards: nothing took less than that */
+    double
+        bare_s; /* afterwards, where recomputation is open: with nothing made again, if it fits or not */
+    double ease_s; /* by which it was lessened for blocks that might be kept */
+} yk_plan_trial;
+
+/* Plan a candidate. *plan_out is the fastest plan of it where *fits_out; one that is of no use need not be
+ * found. */
+yk_status yk_plan_try_out(const yk_plan_target *target, const yk_config *config,
+                          yk_plan_trial *trial, bool *fits_out, yk_plan *plan_out);
+
+/* Does `config` with the fewest rows of logits and everything made again, or `bare`, nothing, fit? What is
+ * given stays. */
+yk_status yk_plan_least_fits(const yk_plan_target *target, const yk_config *config, bool bare,
+                             bool *fits_out);
+
+/* Seconds of a step that makes nothing again, with the most rows of logits, whatever memory it takes. */
+yk_status yk_plan_bare_step_s(const yk_plan_target *target, const yk_config *config,
+                              double *seconds_out);
 
 /* Is memory.head_chunk to be chosen? On processors it follows from the model. */
 bool yk_plan_head_is_open(const yk_plan_target *target, const yk_config *config);
@@ -120,11 +172,15 @@ double yk_plan_head_price(const yk_plan_target *target, const yk_config *config)
 bool yk_plan_head_is_cut_up(const yk_config *config);
 yk_status yk_plan_check_head(const yk_config *config);
 
-/* The fewest rows, where they are to be chosen. */
+/* The fewest rows, or the most, where they are to be chosen. */
 void yk_plan_take_least_head(const yk_plan_target *target, yk_config *config);
+void yk_plan_take_most_head(const yk_plan_target *target, yk_config *config);
 
 /* Where a plan leaves memory.kept_blocks open, keep as many as fit. */
 yk_status yk_plan_keep(const yk_plan_target *target, yk_plan *plan);
+
+/* The seconds that it could gain by that, if there were room for all. */
+yk_status yk_plan_find_ease(const yk_plan_target *target, const yk_plan *plan, double *seconds_out);
 
 /* As memory.recompute has them, by yk_recompute. */
 extern const char *const yk_plan_recompute_names[];

@@ -1,11 +1,12 @@
 /* engine/plan_search.c - what a configuration leaves open, tried out.
  *
- * Every candidate is planned: nothing here estimates. What makes it quick is order. More
- * recomputation takes less memory and more time, block by block, so that the least that fits is
- * found by halving; and once smaller micro-batches, or head chunks, have become slower twice, still
- * smaller ones are not looked at.
+ * Every candidate is planned: nothing here estimates. What makes it quick is order: of micro-batches first
+ * the largest that fits without making anything again, for smaller ones only spend more time on their
+ * beginnings and ends, and larger ones make more and more again. What was found by then says how much
+ * they may at the most (plan_trial.c).
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,101 +20,6 @@ bool yk_plan_has_choices(const yk_plan_target *target, const yk_config *c)
            c->memory.offload == YK_OFFLOAD_AUTO || yk_plan_head_is_open(target, c);
 }
 
-/* ---- recomputation ------------------------------------------------------------------------ */
-
-int64_t yk_plan_strengths(const yk_model_shape *shape)
-{
-    return shape->layers * YK_RECOMPUTE_BLOCK;
-}
-
-void yk_plan_set_strength(yk_config *config, const yk_model_shape *shape, int64_t strength)
-{
-    int64_t layers = shape->layers;
-    config->memory.recompute = (yk_recompute)yk_div_up(strength, layers);
-    int64_t blocks = strength - (yk_div_up(strength, layers) - 1) * layers;
-    config->memory.recompute_blocks = strength == 0 || blocks == layers ? YK_AUTO : blocks;
-}
-
-static int64_t strength_of(const yk_config *config, const yk_model_shape *shape)
-{
-    int64_t policy = config->memory.recompute, blocks = config->memory.recompute_blocks;
-    if (policy == YK_RECOMPUTE_NONE || blocks == YK_AUTO) return policy * shape->layers;
-    return (policy - 1) * shape->layers + blocks;
-}
-
-/* Plan with a strength; *fits_out tells, and only a plan that fits is kept, in place of *best. */
-static yk_status try_strength(const yk_plan_target *target, const yk_config *config,
-                              int64_t strength, bool *fits_out, yk_plan *best)
-{
-    yk_config c = *config;
-    yk_plan plan;
-    yk_plan_set_strength(&c, target->shape, strength);
-    YK_TRY(yk_plan_try(target, &c, &plan));
-    *fits_out = yk_plan_fits(&plan);
-    if (*fits_out) {
-        yk_plan_fini(best);
-        *best = plan;
-    } else {
-        yk_plan_fini(&plan);
-    }
-    return YK_OK;
-}
-
-yk_status yk_plan_find_strength(const yk_plan_target *target, const yk_config *config,
-                                int64_t least, bool *fits_out, yk_plan *plan_out)
-{
-    yk_plan best = {0};
-    int64_t low = least, high = yk_plan_strengths(target->shape);
-    bool fits;
-    yk_status status = try_strength(target, config, low, &fits, &best);
-    if (status == YK_OK && !fits && high > low) {
-        status = try_strength(target, config, high, &fits, &best);
-        *fits_out = fits;
-        while (status == YK_OK && *fits_out && high - low > 1) { /* high fits, low does not */
-            int64_t middle = low + (high - low) / 2;
-            status = try_strength(target, config, middle, &fits, &best);
-            if (fits)
-                high = middle;
-            else
-                low = middle;
-        }
-    } else {
-        *fits_out = fits;
-    }
-    if (status == YK_OK && *fits_out)
-        *plan_out = best;
-    else
-        yk_plan_fini(&best);
-    return status;
-}
-
-/* The least strength that fits, where `known` is expected to fit and not much less. */
-static yk_status find_near_strength(const yk_plan_target *target, const yk_config *config,
-                                    int64_t known, bool *fits_out, yk_plan *plan_out)
-{
-    yk_plan best = {0};
-    int64_t low = -1, high = known, reach = 1;
-    bool fits;
-    yk_status status = try_strength(target, config, high, &fits, &best);
-    *fits_out = status == YK_OK && fits;
-    while (status == YK_OK && *fits_out && high - low > 1) { /* high fits, low does not */
-        int64_t middle = yk_max(high - reach, low + (high - low) / 2);
-        status = try_strength(target, config, middle, &fits, &best);
-        if (fits) {
-            high = middle;
-            reach *= 2;
-        } else {
-            low = middle;
-            reach = known;
-        }
-    }
-    if (status == YK_OK && *fits_out)
-        *plan_out = best;
-    else
-        yk_plan_fini(&best);
-    return status;
-}
-
 /* ---- candidates --------------------------------------------------------------------------- */
 
 typedef struct search {
@@ -122,7 +28,10 @@ typedef struct search {
     yk_plan_row *rows; /* (max_rows) the fastest first */
     int max_rows, n_rows;
     bool unlike;      /* of rows that let the same go to the host the fastest alone */
-    double fastest_s; /* of what fitted since it was set to 0 */
+    double fastest_s; /* of what was found since it was set to 0 */
+    int n_fitting;    /* micro-batches that fitted with what was tried last, */
+    int n_bare;       /* and with nothing made again */
+    int best_size;    /* that was the fastest with what was tried last; -1: nothing was */
 } search;
 
 /* What an offloaded kind must gain at the least: below it the clock knows no difference. */
@@ -170,90 +79,49 @@ static void keep(search *s, const yk_plan *plan)
     s->n_rows = (int)yk_min(s->n_rows + 1, s->max_rows);
 }
 
-/* Plan a candidate whose recomputation alone may be open. `like` is a plan of it with more rows of logits,
- * or NULL. */
-static yk_status plan_one(search *s, const yk_config *config, const yk_plan *like, bool *fits_out,
-                          yk_plan *plan_out)
+/* Steps of `config` that take so long are of no use: they could enter no row, or are notably slower than
+ * `best_s`, what was found with another micro-batch; 0: nothing was. */
+#define NEAR 0.02
+
+static double find_bar(const search *s, const yk_config *config, double best_s)
 {
-    yk_plan plan = {0};
-    bool fits;
-    if (config->memory.recompute != YK_RECOMPUTE_AUTO) {
-        YK_TRY(yk_plan_try(s->target, config, &plan));
-        fits = yk_plan_fits(&plan);
-    } else if (like) {
-        int64_t known = strength_of(&like->config, s->target->shape);
-        YK_TRY(find_near_strength(s->target, config, known, &fits, &plan));
-    } else {
-        YK_TRY(yk_plan_find_strength(s->target, config, 0, &fits, &plan));
-    }
-    yk_status status = fits ? yk_plan_keep(s->target, &plan) : YK_OK;
-    if (status != YK_OK || !fits) yk_plan_fini(&plan);
-    YK_TRY(status);
-    if (fits) *plan_out = plan;
-    *fits_out = fits;
-    return YK_OK;
+    double least = INFINITY;
+    if (s->n_rows == s->max_rows) least = rank(&s->rows[s->n_rows - 1]);
+    for (int i = 0; i < s->n_rows && s->unlike; i++)
+        if (s->rows[i].config.memory.offload == config->memory.offload)
+            least = fmin(least, rank(&s->rows[i]));
+    int n = __builtin_popcount((unsigned)config->memory.offload);
+    double bar_s = least / (1 + n * LEAST_GAIN);
+    return best_s > 0 ? fmin(bar_s, best_s * (1 + NEAR)) : bar_s;
 }
 
-/* Does `config` with everything made again, and the fewest rows of logits, where these are open, fit? */
-static yk_status least_fits(search *s, const yk_config *config, bool *fits_out)
-{
-    yk_config least = *config;
-    yk_plan plan;
-    yk_plan_take_least_head(s->target, &least);
-    if (config->memory.recompute == YK_RECOMPUTE_AUTO)
-        yk_plan_set_strength(&least, s->target->shape, yk_plan_strengths(s->target->shape));
-    YK_TRY(yk_plan_try(s->target, &least, &plan));
-    *fits_out = yk_plan_fits(&plan);
-    yk_plan_fini(&plan);
-    return YK_OK;
-}
-
-/* Plan a candidate whose rows of logits are open, too: of what fits, the fastest. */
-static yk_status plan_best_head(search *s, const yk_config *config, bool *fits_out,
-                                yk_plan *plan_out)
-{
-    int64_t chunks[YK_PLAN_HEAD_CHUNKS];
-    int n = yk_plan_head_chunks(s->target, config, chunks), slower = 0;
-    yk_config c = *config;
-    yk_plan best = {0}, plan;
-    yk_status status = least_fits(s, config, fits_out);
-    bool found = false, fits;
-    for (int i = 0; i < n && status == YK_OK && *fits_out && slower < 2; i++) {
-        c.memory.head_chunk = chunks[i];
-        status = plan_one(s, &c, found ? &best : NULL, &fits, &plan);
-        if (status != YK_OK || !fits) continue;
-        bool faster = !found || plan.step_s + yk_plan_head_price(s->target, &plan.config) <
-                                    best.step_s + yk_plan_head_price(s->target, &best.config);
-        slower = faster ? 0 : slower + 1;
-        yk_plan_fini(faster ? &best : &plan);
-        if (faster) best = plan;
-        found = true;
-    }
-    if (status != YK_OK) yk_plan_fini(&best);
-    YK_TRY(status);
-    if (found) *plan_out = best;
-    *fits_out = found;
-    return YK_OK;
-}
-
-/* Plan a candidate, of which recomputation and rows of logits may be open; *seconds_out is 0 where none
- * fits. */
-static yk_status consider(search *s, const yk_config *config, double *seconds_out)
+/* Plan a candidate; *seconds_out is 0 where nothing fits and is of use. */
+static yk_status consider(search *s, const yk_config *config, yk_plan_trial *trial,
+                          double *seconds_out)
 {
     yk_plan plan;
     bool fits;
     *seconds_out = 0;
-    if (yk_plan_head_is_open(s->target, config))
-        YK_TRY(plan_best_head(s, config, &fits, &plan));
-    else
-        YK_TRY(plan_one(s, config, NULL, &fits, &plan));
+    YK_TRY(yk_plan_try_out(s->target, config, trial, &fits, &plan));
     if (!fits) return YK_OK;
-    keep(s, &plan);
+    if (plan.step_s < trial->bar_s) keep(s, &plan);
     *seconds_out = plan.step_s;
     if (s->fastest_s == 0 || plan.step_s < s->fastest_s) s->fastest_s = plan.step_s;
     yk_plan_fini(&plan);
     return YK_OK;
 }
+
+/* The micro-batch is given. */
+static yk_status consider_it(search *s, const yk_config *config)
+{
+    yk_plan_trial trial = {.bar_s = find_bar(s, config, 0)};
+    double seconds;
+    bool fits;
+    YK_TRY(yk_plan_least_fits(s->target, config, false, &fits));
+    return fits ? consider(s, config, &trial, &seconds) : YK_OK;
+}
+
+/* ---- micro-batches ------------------------------------------------------------------------ */
 
 /* Room for what divides the sequences of a rank: train.batch is at most a million, and 720720 has the
  * most, 240. */
@@ -272,50 +140,103 @@ static int list_divisors(int64_t n, int64_t divisors_out[MAX_DIVISORS])
     return found;
 }
 
-/* How many of the micro-batches `sizes`, ascending, can fit at all. */
+/* How many of the micro-batches `sizes`, ascending, can fit at all, or `bare`, with nothing made again. */
 static yk_status count_fitting(search *s, const yk_config *config, const int64_t *sizes, int n,
-                               int *count_out)
+                               bool bare, int *count_out)
 {
     yk_config c = *config;
-    int low = 0, high = n + 1, reach = 1; /* `low` of them fit, `high` do not */
-    while (high - low > 1) {
-        int middle = high > n ? (int)yk_min(low + reach, n) : low + (high - low) / 2;
+    yk_plan_hunt hunt; /* for the first that does not */
+    yk_plan_hunt_begin(&hunt, -1, n, *count_out);
+    while (!yk_plan_hunt_ends(&hunt)) {
         bool fits = false;
-        c.train.micro_batch = sizes[middle - 1];
-        if (!yk_plan_head_is_cut_up(&c)) YK_TRY(least_fits(s, &c, &fits));
-        if (fits)
-            low = middle;
-        else
-            high = middle;
-        if (low == n) break;
-        reach *= 2;
+        c.train.micro_batch = sizes[hunt.at];
+        if (!yk_plan_head_is_cut_up(&c)) YK_TRY(yk_plan_least_fits(s->target, &c, bare, &fits));
+        yk_plan_hunt_answer(&hunt, !fits);
     }
-    *count_out = low;
+    *count_out = (int)hunt.high;
     return YK_OK;
 }
 
-/* Micro-batches from the largest that can fit on, until two that are half as large as the best, or a
- * quarter, have become slower. */
-static yk_status consider_micro_batches(search *s, yk_config *config)
+/* On the way through the micro-batches of a configuration. */
+typedef struct walk {
+    int64_t sizes[MAX_DIVISORS]; /* ascending */
+    int first;                   /* of them, which is tried before the others; -1: none */
+    double best_s;               /* 0: nothing was found yet */
+    yk_plan_trial trial;
+} walk;
+
+static yk_status step_to(search *s, yk_config *config, walk *w, int i, double *seconds_out)
 {
-    int64_t sizes[MAX_DIVISORS], below = INT64_MAX;
-    double best_s = 0, seconds;
-    int slower = 0, n_sizes, n;
-    if (s->given->train.micro_batch != YK_AUTO) return consider(s, config, &seconds);
-    n_sizes =
-        list_divisors(yk_max(config->train.batch / yk_plan_target_ranks(s->target), 1), sizes);
-    YK_TRY(count_fitting(s, config, sizes, n_sizes, &n));
-    for (int i = n - 1; i >= 0 && slower < 2; i--) {
-        config->train.micro_batch = sizes[i];
-        YK_TRY(consider(s, config, &seconds));
+    double seconds;
+    config->train.micro_batch = w->sizes[i];
+    w->trial.bar_s = find_bar(s, config, w->best_s);
+    YK_TRY(consider(s, config, &w->trial, &seconds));
+    *seconds_out = seconds;
+    if (seconds == 0 || (w->best_s > 0 && seconds >= w->best_s)) return YK_OK;
+    w->best_s = seconds;
+    s->best_size = i;
+    return YK_OK;
+}
+
+/* From sizes[from] on to smaller ones, until two that are half as large as the best, or a quarter, have
+ * become slower. */
+static yk_status go_down(search *s, yk_config *config, walk *w, int from)
+{
+    int64_t below = INT64_MAX;
+    double seconds;
+    int slower = 0;
+    for (int i = from; i >= 0 && slower < 2; i--) {
+        if (i == w->first) continue;
+        double best_s = w->best_s;
+        YK_TRY(step_to(s, config, w, i, &seconds));
         if (seconds == 0) continue;
         bool faster = best_s == 0 || seconds < best_s;
-        if (!faster && sizes[i] > below) continue;
-        below = sizes[i] / 2;
+        if (!faster && w->sizes[i] > below) continue;
+        below = w->sizes[i] / 2;
         slower = faster ? 0 : slower + 1;
-        if (faster) best_s = seconds;
     }
     return YK_OK;
+}
+
+/* From sizes[from] on to larger ones, until one makes so much again that still larger ones, which make
+ * again no less, are of no use even if they are as fast otherwise as the largest. */
+static yk_status go_up(search *s, yk_config *config, walk *w, int from, int n)
+{
+    double seconds;
+    w->trial.ends = false;
+    w->trial.strength = 0;
+    for (int i = from; i < n && !w->trial.ends; i++)
+        if (i != w->first) YK_TRY(step_to(s, config, w, i, &seconds));
+    return YK_OK;
+}
+
+/* Of `n` micro-batches that can fit, what is fastest with recomputation chosen for each. */
+static yk_status consider_open(search *s, yk_config *config, walk *w, int n)
+{
+    double least_s, seconds;
+    config->train.micro_batch = w->sizes[n - 1];
+    YK_TRY(yk_plan_bare_step_s(s->target, config, &least_s));
+    if (least_s >= find_bar(s, config, 0) * (1 + NEAR)) return YK_OK;
+    YK_TRY(count_fitting(s, config, w->sizes, n, true, &s->n_bare));
+    int from = s->n_bare > 0 ? s->n_bare : 1;
+    w->first = s->best_size < n ? s->best_size : n - 1;
+    if (w->first >= 0) YK_TRY(step_to(s, config, w, w->first, &seconds));
+    YK_TRY(go_down(s, config, w, from - 1));
+    w->trial.least_s = least_s;
+    return go_up(s, config, w, from, n);
+}
+
+static yk_status consider_micro_batches(search *s, yk_config *config)
+{
+    walk w = {.first = -1};
+    if (s->given->train.micro_batch != YK_AUTO) return consider_it(s, config);
+    int64_t sequences = yk_max(config->train.batch / yk_plan_target_ranks(s->target), 1);
+    int n = list_divisors(sequences, w.sizes);
+    YK_TRY(count_fitting(s, config, w.sizes, n, false, &s->n_fitting));
+    n = s->n_fitting;
+    if (n == 0) return YK_OK;
+    if (config->memory.recompute != YK_RECOMPUTE_AUTO) return go_down(s, config, &w, n - 1);
+    return consider_open(s, config, &w, n);
 }
 
 /* What may go to the host together, in the order in which it is tried: what moves once a step comes
@@ -393,6 +314,7 @@ yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config, 
                 .given = config,
                 .rows = rows_out,
                 .max_rows = max_rows,
+                .best_size = -1,
                 .unlike = unlike};
     yk_config c = *config;
     YK_TRY(yk_plan_check_head(config));

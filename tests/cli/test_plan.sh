@@ -223,6 +223,23 @@ SECONDS=0
 run "$yoke" plan large.yaml --device h200 --set train.batch=720720 --set memory.head_chunk=4096
 expect_status 0
 [ "$SECONDS" -le "$(limit 20)" ] || fail "it took $SECONDS s"
+words="large.yaml --device h200 --ranks 8 --set model.preset=qwen2.5-7b --set precision.compute=fp32 --set train.batch=720720"
+SECONDS=0
+# shellcheck disable=SC2086
+run "$yoke" plan $words --fit
+expect_status 0
+[ "$SECONDS" -le "$(limit 5)" ] || fail "the list took $SECONDS s"
+expect_text out "train.micro_batch: 10, "
+
+case_is "no other micro-batch is faster than the one that is listed first"
+best=$(awk 'NR == 2 {print $4}' <<<"$out")
+for micro in 9 11 14; do
+    # shellcheck disable=SC2086
+    run "$yoke" plan $words --set train.micro_batch=$micro --set memory.recompute=auto --set memory.offload=auto \
+        --set parallel.zero=auto --json
+    expect_status 0
+    awk -v a="$(number step_ms)" -v b="$best" 'BEGIN {exit !(a >= b)}' || fail "$micro is"
+done
 
 case_is "micro_batch auto takes what fits"
 run "$yoke" plan large.yaml --device h200 --json --set memory.device_limit=60GiB
