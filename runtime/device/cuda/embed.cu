@@ -19,8 +19,9 @@
 
 #define ROWS  4 /* of a block of the forward pass */
 #define CHUNK YK_CUDA_EMBED_CHUNK
-#define WARPS 8 /* of a block of the backward pass */
+#define WARPS 4 /* of a block of the backward pass */
 #define BATCH 4 /* rows of dy that a lane asks for at a time */
+#define LINE  8 /* packs that belong together: 128 bytes */
 
 #define ALL_LANES 0xffffffffu
 
@@ -278,9 +279,19 @@ static __device__ inline void sum_chunk(G *grad, float *parts, const T *dy, cons
     }
 }
 
-/* A warp sums the runs of a chunk of a table in 32 V columns. */
+/* The lane's first column, or one behind the last: whole lines are dealt out to groups evenly, so
+ * that none is narrow and takes as long as a wide one. */
+template <int V> static __device__ inline int64_t column_of(int64_t cols, int lane)
+{
+    unsigned lines = ((unsigned)cols + LINE * V - 1) / (LINE * V);
+    unsigned first = blockIdx.y * lines / gridDim.y * LINE;
+    unsigned behind = (blockIdx.y + 1) * lines / gridDim.y * LINE;
+    return first + lane < behind ? (int64_t)(first + lane) * V : cols;
+}
+
+/* A warp sums the runs of a chunk of a table in up to 32 V columns. */
 template <typename T, typename G, int V>
-static __global__ void __launch_bounds__(32 * WARPS, 3)
+static __global__ void __launch_bounds__(32 * WARPS, 6)
     sum_runs(const __grid_constant__ tables both, const T *__restrict__ dy, int64_t n, int64_t cols)
 {
     __shared__ int32_t rows[WARPS][2 * CHUNK + BATCH], keys[WARPS][2 * CHUNK + BATCH];
@@ -288,7 +299,7 @@ static __global__ void __launch_bounds__(32 * WARPS, 3)
     const table &t = both.of[blockIdx.x % both.n];
     int64_t at = (int64_t)(blockIdx.x / both.n) * WARPS + warp;
     if (at * CHUNK >= n) return;
-    int64_t c = ((int64_t)blockIdx.y * 32 + lane) * V;
+    int64_t c = column_of<V>(cols, lane);
     chunk k = find_runs(t, at, n, lane);
     rows[warp][lane] = k.row, rows[warp][CHUNK + lane] = k.next_row;
     keys[warp][lane] = k.key, keys[warp][CHUNK + lane] = k.next_key;

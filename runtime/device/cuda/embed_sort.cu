@@ -6,10 +6,11 @@
  * takes those of its class, and counts those of classes before, which is where its share of the
  * result begins. No block waits for another, and frequent tokens, whose numbers are neighbours in
  * most vocabularies, fall into different classes. What a key costs is arithmetic, so four classes
- * are compared at a time, as bytes of a word. The keys that are taken make a list in order of row,
- * a part of it for each warp, which then is sorted by the rest of the key, its local number, by
- * least significant digit first; order comes from matching lanes of a warp and from prefix sums
- * over warps, so it is the same in every run.
+ * are compared at a time, as bytes of a word, and what a lane takes of 32 keys is the bits of a word,
+ * which it finds once where a warp looks at no more than 1024 keys. The keys that are taken make a
+ * list in order of row, a part of it for each warp, which then is sorted by the rest of the key, its
+ * local number, by least significant digit first; order comes from prefix sums over lanes and warps,
+ * and from matching lanes of a warp, so it is the same in every run.
  *
  * Bytes: each block reads 8 a row, from the cache; sorted keys and rows are written once, zeros
  * once.
@@ -22,7 +23,8 @@
 #define DIGITS     (1 << DIGIT_BITS)
 #define LISTED     2048  /* rows of a class whose lists lie in shared memory */
 #define MAX_NAMED  16384 /* local numbers of a class whose rows may have to become zero */
-#define QUADS      4     /* of keys that a lane asks for before it looks at the first */
+#define QUADS      8     /* of keys that a lane looks at together, a bit of a word each */
+#define TILE       (32 * 4 * QUADS)
 
 #define ALL_LANES 0xffffffffu
 #define HIGH_BITS 0x80808080u /* of four bytes */
@@ -68,18 +70,25 @@ typedef struct search {
     int cls, begin, end;
 } search;
 
-/* Keys base + 32 i + lane, -1 behind the warp's last. */
+/* Quad q of the lane's: keys base + 128 q + 4 lane and on, -1 behind the warp's last. */
 static __device__ inline void ask(int32_t (&key)[4 * QUADS], const sort_job &j, const search &h,
                                   int base, int lane)
 {
-    const int32_t *from = j.keys + base + lane;
-    if (h.end - base >= 128 * QUADS) {
+    const int32_t *from = j.keys + base + 4 * lane;
+    if (h.end - base >= TILE && ((uintptr_t)j.keys & 15) == 0) {
 #pragma unroll
-        for (int u = 0; u < 4 * QUADS; u++) key[u] = __ldg(from + 32 * u);
+        for (int q = 0; q < QUADS; q++) {
+            int4 four = __ldg(reinterpret_cast<const int4 *>(from + 128 * q));
+            key[4 * q] = four.x, key[4 * q + 1] = four.y;
+            key[4 * q + 2] = four.z, key[4 * q + 3] = four.w;
+        }
     } else {
+        int left = h.end - base - 4 * lane;
 #pragma unroll
-        for (int u = 0; u < 4 * QUADS; u++)
-            key[u] = base + 32 * u + lane < h.end ? __ldg(from + 32 * u) : -1;
+        for (int i = 0; i < 4 * QUADS; i++) {
+            int at = i / 4 * 128 + i % 4;
+            key[i] = at < left ? __ldg(from + at) : -1;
+        }
     }
 }
 
@@ -106,53 +115,85 @@ static __device__ inline uint32_t lesser_bytes(uint32_t x, uint32_t cls)
     return ~((x | HIGH_BITS) - cls) & HIGH_BITS;
 }
 
-/* Count the warp's keys of the class, and of classes before. */
-static __device__ inline void count_keys(desk &k, const sort_job &j, const search &h, int lane,
-                                         int warp)
+/* The high bits of four bytes, the first in bit 0. */
+static __device__ inline uint32_t gather_high(uint32_t x)
 {
-    uint32_t cls = (unsigned)h.cls * 0x01010101u;
-    int32_t less = 0, taken = 0;
-#pragma unroll 1
-    for (int base = h.begin; base < h.end; base += 128 * QUADS) {
-        int32_t key[4 * QUADS];
-        ask(key, j, h, base, lane);
+    return (x >> 7) * 0x01020408u >> 24;
+}
+
+/* The lane's keys of the class in the tile that begins at `base`: bit 4 q + i is key i of quad q.
+ * `less` grows by the number of those of classes before. */
+static __device__ inline uint32_t find_keys(const sort_job &j, const search &h, int base, int lane,
+                                            int32_t &less)
+{
+    uint32_t cls = (unsigned)h.cls * 0x01010101u, found = 0;
+    int32_t key[4 * QUADS];
+    ask(key, j, h, base, lane);
 #pragma unroll
-        for (int q = 0; q < QUADS; q++) {
-            uint32_t x = classes_of(key + 4 * q, j.shift);
-            less += __popc(lesser_bytes(x, cls));
-            taken += __popc(equal_bytes(x, cls));
-        }
+    for (int q = 0; q < QUADS; q++) {
+        uint32_t x = classes_of(key + 4 * q, j.shift);
+        less += __popc(lesser_bytes(x, cls));
+        found |= gather_high(equal_bytes(x, cls)) << 4 * q;
+    }
+    return found;
+}
+
+/* Count the warp's keys of the class, and of classes before. Returns what is found in the last
+ * tile. */
+static __device__ inline uint32_t count_keys(desk &k, const sort_job &j, const search &h, int lane,
+                                             int warp)
+{
+    int32_t less = 0, taken = 0;
+    uint32_t found = 0;
+#pragma unroll 1
+    for (int base = h.begin; base < h.end; base += TILE) {
+        found = find_keys(j, h, base, lane, less);
+        taken += __popc(found);
     }
     less = warp_sum(less), taken = warp_sum(taken);
     if (lane == 0) k.less[warp] = less, k.taken[warp] = taken;
+    return found;
 }
 
-/* The warp's keys of the class to its part of the list. */
-static __device__ inline void take_keys(desk &k, const sort_job &j, const search &h, uint2 *list,
-                                        int lane)
+/* What lanes have found in a tile, to the list: quads come one after the other, and lanes within
+ * one. Sums of a quad fit into bytes, so that four of them travel in a word. Returns how many there
+ * are. */
+static __device__ inline int take_found(desk &k, const sort_job &j, uint32_t found, int base,
+                                        uint2 *list, int lane)
 {
-    uint32_t cls = (unsigned)h.cls * 0x01010101u, before = (1u << lane) - 1u;
-#pragma unroll 1
-    for (int base = h.begin; base < h.end; base += 128 * QUADS) {
-        int32_t key[4 * QUADS];
-        ask(key, j, h, base, lane);
+    uint32_t pairs = found - (found >> 1 & 0x55555555u);
+    uint32_t fours = (pairs & 0x33333333u) + (pairs >> 2 & 0x33333333u);
+    uint32_t mine[2] = {fours & 0x0f0f0f0fu, fours >> 4 & 0x0f0f0f0fu}, before[2], all[2];
 #pragma unroll
-        for (int q = 0; q < QUADS; q++) {
-            uint32_t mine = equal_bytes(classes_of(key + 4 * q, j.shift), cls);
-            if (!__any_sync(ALL_LANES, mine != 0)) continue;
+    for (int odd = 0; odd < 2; odd++) {
+        uint32_t upto = (uint32_t)warp_prefix((int32_t)mine[odd], lane);
+        before[odd] = upto - mine[odd], all[odd] = __shfl_sync(ALL_LANES, upto, 31);
+    }
+    int at = 0;
 #pragma unroll
-            for (int u = 0; u < 4; u++) {
-                bool in = mine >> (8 * u + 7) & 1;
-                unsigned all = __ballot_sync(ALL_LANES, in);
-                if (in) {
-                    unsigned local = (unsigned)key[4 * q + u] >> j.shift;
-                    int row = base + 32 * (4 * q + u) + lane;
-                    list[__popc(all & before)] = make_uint2(local, (unsigned)row);
-                    if (j.zero) atomicOr(&k.named[local >> 5], 1u << (local & 31));
-                }
-                list += __popc(all);
-            }
+    for (int q = 0; q < QUADS; q++) {
+        uint32_t here = found >> 4 * q & 15;
+        uint2 *to = list + at + (before[q & 1] >> 4 * (q & 6) & 255);
+        for (; here; here &= here - 1) {
+            int row = base + 128 * q + 4 * lane + __ffs((int)here) - 1;
+            unsigned local = (unsigned)__ldg(j.keys + row) >> j.shift;
+            *to++ = make_uint2(local, (unsigned)row);
+            if (j.zero) atomicOr(&k.named[local >> 5], 1u << (local & 31));
         }
+        at += all[q & 1] >> 4 * (q & 6) & 255;
+    }
+    return at;
+}
+
+/* The warp's keys of the class to its part of the list; `found` is count_keys's. */
+static __device__ inline void take_keys(desk &k, const sort_job &j, const search &h, uint32_t found,
+                                        uint2 *list, int lane)
+{
+#pragma unroll 1
+    for (int base = h.begin; base < h.end; base += TILE) {
+        int32_t less = 0;
+        if (h.end - h.begin > TILE) found = find_keys(j, h, base, lane, less);
+        list += take_found(k, j, found, base, list, lane);
     }
 }
 
@@ -228,17 +269,17 @@ static __device__ inline void sort_digit(desk &k, const sort_job &j, uint2 *to, 
 static __device__ inline void sort_class(desk &k, const sort_job &j, int cls)
 {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    int share = (int)(((int64_t)j.n + 32 * THREADS - 1) / (32 * THREADS)) * 1024;
+    int share = (int)(((int64_t)j.n + WARPS * TILE - 1) / (WARPS * TILE)) * TILE;
     search h = {.cls = cls, .begin = j.n / share < warp ? j.n : warp * share};
     h.end = j.n - h.begin < share ? j.n : h.begin + share;
     for (int i = threadIdx.x; i < MAX_NAMED / 32; i += THREADS) k.named[i] = 0;
-    count_keys(k, j, h, lane, warp);
+    uint32_t found = count_keys(k, j, h, lane, warp);
     __syncthreads();
     int32_t mine = k.taken[lane], sum = warp_prefix(mine, lane);
     int begin = warp_sum(k.less[lane]), count = __shfl_sync(ALL_LANES, sum, 31);
     uint2 *list = k.list[0], *other = k.list[1];
     if (count > LISTED) list = j.list[0] + begin, other = j.list[1] + begin;
-    take_keys(k, j, h, list + __shfl_sync(ALL_LANES, sum - mine, warp), lane);
+    take_keys(k, j, h, found, list + __shfl_sync(ALL_LANES, sum - mine, warp), lane);
     __syncthreads();
     for (int shift = 0;; shift += DIGIT_BITS) {
         bool last = (j.n_keys - 1) >> j.shift >> shift < DIGITS;

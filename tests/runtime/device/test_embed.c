@@ -55,7 +55,8 @@ static op_buffer *draw_tokens(op_case *c, int64_t rows, int64_t vocab, int often
     return b;
 }
 
-/* Some of each table's rows are used often, others never. */
+/* Some of each table's rows are used often, others never. Of an odd number of rows tokens and
+ * positions begin 4 bytes behind a multiple of 16. */
 static void backward_case(op_case *c, yk_dtype t, yk_dtype grad, int64_t rows, int64_t cols,
                           int64_t vocab, int often, bool positions, bool add_wte, bool add_wpe)
 {
@@ -64,16 +65,17 @@ static void backward_case(op_case *c, yk_dtype t, yk_dtype grad, int64_t rows, i
                   yk_dtype_name(grad), (int)rows, (int)cols, (int)vocab, often, positions, add_wte,
                   add_wpe);
     op_buffer *dy = op_input(c, t, rows * cols, 1);
-    op_buffer *tokens = draw_tokens(c, rows, vocab, often);
-    op_buffer *at = op_indices(c, rows, max_positions);
+    int64_t skip = rows % 2;
+    op_buffer *tokens = draw_tokens(c, rows + skip, vocab, often);
+    op_buffer *at = op_indices(c, rows + skip, max_positions);
     op_buffer *dwte = op_gradient(c, grad, vocab * cols, add_wte);
     op_buffer *dwpe = op_gradient(c, grad, max_positions * cols, add_wpe);
     OP_RUN(c, yk_embed_backward,
            &((yk_embed_backward_args){.dwte = dwte->data,
                                       .dwpe = positions ? dwpe->data : NULL,
                                       .dy = dy->data,
-                                      .tokens = tokens->data,
-                                      .positions = positions ? at->data : NULL,
+                                      .tokens = (int32_t *)tokens->data + skip,
+                                      .positions = positions ? (int32_t *)at->data + skip : NULL,
                                       .rows = rows,
                                       .cols = cols,
                                       .vocab = vocab,
@@ -84,12 +86,12 @@ static void backward_case(op_case *c, yk_dtype t, yk_dtype grad, int64_t rows, i
                                       .grad_dtype = grad}));
     if (c->bits_only) return;
     oracle_out want = op_out(c, vocab * cols), want_at = op_out(c, max_positions * cols);
-    oracle_embed_backward(&c->arith, want, op_before(dwte, add_wte), dy->value, op_ints(tokens),
-                          rows, cols, vocab);
+    oracle_embed_backward(&c->arith, want, op_before(dwte, add_wte), dy->value,
+                          op_ints(tokens) + skip, rows, cols, vocab);
     op_expect(c, dwte, "dwte", want);
     if (!positions) return;
-    oracle_embed_backward(&c->arith, want_at, op_before(dwpe, add_wpe), dy->value, op_ints(at),
-                          rows, cols, max_positions);
+    oracle_embed_backward(&c->arith, want_at, op_before(dwpe, add_wpe), dy->value,
+                          op_ints(at) + skip, rows, cols, max_positions);
     op_expect(c, dwpe, "dwpe", want_at);
 }
 
@@ -105,11 +107,12 @@ static void embed_backward_family(op_case *c)
                                   sizes[i][1], 31, 0, how < 4, how & 1, how & 2);
 }
 
-/* More tokens and rows than one block of a GPU takes at a time, and numbers of three bytes. */
+/* More tokens and rows than one block or warp of a GPU takes at a time, and numbers of three bytes. */
 static void embed_backward_large_family(op_case *c)
 {
     for (int add = 0; add < 2; add++) {
         backward_case(c, YK_BF16, YK_BF16, 20011, 8, 31, 0, true, add, add);
+        backward_case(c, YK_BF16, YK_BF16, 40004, 8, 3001, 5, true, add, add);
         backward_case(c, YK_BF16, YK_F32, 600, 16, 601, 0, false, add, false);
         backward_case(c, YK_F32, YK_F32, 300, 4, 70001, 0, false, add, false);
     }
