@@ -23,6 +23,10 @@ yk_status yk_cli_bench(int argc, char **argv);
  * find it so. Its status. */
 yk_status yk_cli_refuse(yk_status (*refuse)(const char *word), const char *word);
 
+/* Run a command that prints one JSON object. Where it fails without one, {"error": "..."} has what it said
+ * on stderr. Its status. */
+yk_status yk_cli_answer_json(yk_status (*run)(int argc, char **argv), int argc, char **argv);
+
 /* For commands whose work ranks do not share: was this process started alone?
  *
  * YK_EINVAL  mpirun or srun started several; one of them says so

@@ -34,7 +34,7 @@ static yk_status print(const yk_config *config, const request *r, const yk_model
 {
     yk_plan plan;
     if (r->fit) return yk_plan_print_fits(config, shape, spec, topology, r->json, stdout);
-    YK_TRY(yk_plan_make(config, shape, spec, topology, 0, &plan));
+    YK_TRY(yk_plan_make_or_print(config, shape, spec, topology, r->json ? stdout : NULL, &plan));
     if (r->json) {
         yk_plan_print_json(&plan, stdout);
     } else {
@@ -126,7 +126,7 @@ static yk_status plan_file(const char *path, const request *r, const yk_cli_list
     return status;
 }
 
-yk_status yk_cli_plan(int argc, char **argv)
+static yk_status run(int argc, char **argv)
 {
     yk_cli_list sets = {.n_items = 0};
     request r = {
@@ -197,4 +197,11 @@ yk_status yk_cli_plan(int argc, char **argv)
     };
     YK_TRY(yk_cli_parse(&command, argc, argv, &path, &n, &done));
     return done ? YK_OK : plan_file(path, &r, &sets);
+}
+
+yk_status yk_cli_plan(int argc, char **argv)
+{
+    bool json = false;
+    for (int i = 1; i < argc; i++) json = json || strcmp(argv[i], "--json") == 0;
+    return json ? yk_cli_answer_json(run, argc, argv) : run(argc, argv);
 }

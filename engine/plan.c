@@ -292,25 +292,38 @@ static yk_status choose(const yk_plan_target *target, const yk_config *config, y
     return YK_OK;
 }
 
-yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
-                       const yk_device_spec *spec, const yk_topology *topology, int64_t red_zone,
-                       yk_plan *plan_out)
+static yk_status make(const yk_plan_target *target, const yk_config *config, yk_plan *plan_out)
 {
-    yk_plan_target target = {shape, spec, topology, red_zone};
     yk_plan plan;
     YK_TRY(yk_plan_check_head(config));
-    if (yk_plan_has_choices(&target, config)) return choose(&target, config, plan_out);
-    YK_TRY(yk_plan_try(&target, config, &plan));
+    if (yk_plan_has_choices(target, config)) return choose(target, config, plan_out);
+    YK_TRY(yk_plan_try(target, config, &plan));
     bool away = config->memory.host_limit > 0; /* what else the host has is checked at the start */
     bool fits = away ? yk_plan_fits(&plan) : yk_plan_fits_device(&plan);
-    yk_status status = fits ? YK_OK : yk_plan_refuse(&target, config, &plan);
+    yk_status status = fits ? YK_OK : yk_plan_refuse(target, config, &plan);
     if (status != YK_OK) {
         yk_plan_fini(&plan);
         return status;
     }
     *plan_out = plan;
     say_head(plan_out, config);
-    return keep(&target, plan_out);
+    return keep(target, plan_out);
+}
+
+yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
+                       const yk_device_spec *spec, const yk_topology *topology, int64_t red_zone,
+                       yk_plan *plan_out)
+{
+    yk_plan_target target = {shape, spec, topology, red_zone, NULL};
+    return make(&target, config, plan_out);
+}
+
+yk_status yk_plan_make_or_print(const yk_config *config, const yk_model_shape *shape,
+                                const yk_device_spec *spec, const yk_topology *topology,
+                                FILE *refusal, yk_plan *plan_out)
+{
+    yk_plan_target target = {shape, spec, topology, 0, refusal};
+    return make(&target, config, plan_out);
 }
 
 /* ---- evaluation and generation ------------------------------------------------------------ */

@@ -64,10 +64,16 @@ yk_status yk_plan_make(const yk_config *config, const yk_model_shape *shape,
                        const yk_device_spec *spec, const yk_topology *topology, int64_t red_zone,
                        yk_plan *plan_out);
 
+/* The same; where it does not fit, `refusal` gets what the message says as a JSON object: "fits" is false, then
+ * what it takes, of what, and "changes". NULL: the message alone. */
+yk_status yk_plan_make_or_print(const yk_config *config, const yk_model_shape *shape,
+                                const yk_device_spec *spec, const yk_topology *topology,
+                                FILE *refusal, yk_plan *plan_out);
+
 /* Print what fits when micro-batch, recomputation, offload and ZeRO stage may be chosen, the fastest
  * first: a few lines, or a JSON object of as many rows.
  *
- * YK_ENOFIT  nothing does
+ * YK_ENOFIT  nothing does; in JSON as yk_plan_make_or_print() has it
  */
 yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shape,
                              const yk_device_spec *spec, const yk_topology *topology, bool json,

@@ -135,13 +135,14 @@ yk_status yk_plan_refuse(const yk_plan_target *target, const yk_config *config, 
     YK_TRY(yk_plan_find_changes(target, config, changes, &n));
     (host ? write_host : write_device)(plan, open, takes, sizeof takes);
     const char *what = host ? "host memory" : "memory";
+    int64_t roomy = yk_plan_taken_bytes(plan) + MANY * plan->limit;
+    if (n > 0) YK_TRY(yk_plan_roomy_step_s(target, config, roomy, &roomy_s));
+    if (target->refusal) yk_plan_print_refusal(plan, open, roomy_s, changes, n, target->refusal);
     if (n == 0)
         return yk_fail(YK_ENOFIT, what,
                        "%s; nothing that was tried would fit; take a smaller model or a shorter "
                        "train.seq_len, or more ranks with parallel.zero: 3",
                        takes);
-    int64_t roomy = yk_plan_taken_bytes(plan) + MANY * plan->limit;
-    YK_TRY(yk_plan_roomy_step_s(target, config, roomy, &roomy_s));
     yk_number_write_time(roomy_s, step);
     write_changes(plan, changes, n, roomy_s, told, sizeof told);
     return yk_fail(YK_ENOFIT, what,

@@ -10,6 +10,7 @@ typedef struct yk_plan_target {
     const yk_device_spec *spec;
     const yk_topology *topology; /* NULL: one rank */
     int64_t red_zone;
+    FILE *refusal; /* gets one as JSON; NULL: it is said alone */
 } yk_plan_target;
 
 static inline int64_t yk_plan_target_ranks(const yk_plan_target *target)
@@ -207,6 +208,10 @@ yk_status yk_plan_find_changes(const yk_plan_target *target, const yk_config *co
 /* Seconds of a step of `config` if the device had `bytes`, and the host no end. */
 yk_status yk_plan_roomy_step_s(const yk_plan_target *target, const yk_config *config, int64_t bytes,
                                double *seconds_out);
+
+/* Print the same as a JSON object. `open`: what it takes is the least. */
+void yk_plan_print_refusal(const yk_plan *plan, bool open, double roomy_s,
+                           const yk_plan_change *changes, int n_changes, FILE *out);
 
 /* Report that `config` does not fit, and what would; `plan` is of it or, where it leaves something open,
  * of what takes the least. */

@@ -171,7 +171,7 @@ yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shap
                              const yk_device_spec *spec, const yk_topology *topology, bool json,
                              FILE *out)
 {
-    yk_plan_target target = {shape, spec, topology, 0};
+    yk_plan_target target = {shape, spec, topology, 0, NULL};
     yk_plan_row rows[MAX_SIFTED];
     yk_config open = *config;
     yk_plan plan;
@@ -182,7 +182,8 @@ yk_status yk_plan_print_fits(const yk_config *config, const yk_model_shape *shap
     open.parallel.shard = YK_SHARD_AUTO;
     open.memory.offload = YK_OFFLOAD_AUTO;
     YK_TRY(yk_plan_search(&target, &open, false, rows, MAX_SIFTED, &n));
-    if (n == 0) return yk_plan_make(&open, shape, spec, topology, 0, &plan); /* says why */
+    if (n == 0) /* says why */
+        return yk_plan_make_or_print(&open, shape, spec, topology, json ? out : NULL, &plan);
     n = sift(rows, n);
     (json ? print_fits_json : print_fits)(rows, n, yk_plan_limit(config, spec), out);
     return YK_OK;
@@ -224,10 +225,11 @@ static void print_choices_json(const yk_config *c, FILE *out)
     fprintf(out, "], ");
 }
 
-void yk_plan_print_json(const yk_plan *plan, FILE *out)
+/* Of an object that has begun: what is taken, of what. */
+static void print_memory_json(const yk_plan *plan, FILE *out)
 {
     fprintf(out,
-            "{\"device\": \"%s\", \"limit_bytes\": %" PRId64 ", \"device_bytes\": %" PRId64
+            "\"device\": \"%s\", \"limit_bytes\": %" PRId64 ", \"device_bytes\": %" PRId64
             ", \"library_bytes\": %" PRId64 ", ",
             plan->spec.name, plan->limit, yk_plan_device_bytes(plan), plan->library_bytes);
     print_sizes_json(plan, out);
@@ -239,8 +241,33 @@ void yk_plan_print_json(const yk_plan *plan, FILE *out)
                 ", \"pieces\": %" PRId64 "}",
                 i ? ", " : "", item->arena, item->name, item->bytes, item->n_pieces);
     }
+    fprintf(out, "]");
+    if (plan->spec.host_bytes > 0)
+        fprintf(out, ", \"may_pin_bytes\": %" PRId64, plan->spec.host_bytes);
+}
+
+void yk_plan_print_refusal(const yk_plan *plan, bool open, double roomy_s,
+                           const yk_plan_change *changes, int n_changes, FILE *out)
+{
+    fprintf(out, "{\"fits\": false, \"is_least\": %s, ", open ? "true" : "false");
+    print_memory_json(plan, out);
+    if (roomy_s > 0) fprintf(out, ", \"roomy_step_ms\": %.9g", 1e3 * roomy_s);
+    fprintf(out, ", \"changes\": [");
+    for (int i = 0; i < n_changes; i++)
+        fprintf(out,
+                "%s{\"choices\": \"%s\", \"device_bytes\": %" PRId64 ", \"pinned_bytes\": %" PRId64
+                ", \"step_ms\": %.9g}",
+                i ? ", " : "", changes[i].text, changes[i].bytes, changes[i].pinned_bytes,
+                1e3 * changes[i].step_s);
+    fprintf(out, "]}\n");
+}
+
+void yk_plan_print_json(const yk_plan *plan, FILE *out)
+{
+    fprintf(out, "{\"fits\": true, ");
+    print_memory_json(plan, out);
     fprintf(out,
-            "], \"ranks\": %d, \"node_size\": %d, \"bytes_sent\": %" PRId64
+            ", \"ranks\": %d, \"node_size\": %d, \"bytes_sent\": %" PRId64
             ", \"exposed_ms\": %.9g, \"micro_batch\": %" PRId64 ", \"micro_batches\": %" PRId64
             ", \"tokens\": %" PRId64
             ", \"flops\": %.17g, \"bytes\": %.17g, \"step_ms\": %.9g, \"tokens_per_s\": %.9g, ",
@@ -249,8 +276,6 @@ void yk_plan_print_json(const yk_plan *plan, FILE *out)
             1e3 * plan->step_s, (double)plan->tokens / plan->step_s);
     fprintf(out, "\"pinned_per_machine\": %" PRId64 ", ",
             plan->node_size * yk_plan_pinned_bytes(plan));
-    if (plan->spec.host_bytes > 0)
-        fprintf(out, "\"may_pin_bytes\": %" PRId64 ", ", plan->spec.host_bytes);
     print_links_json(plan, out);
     print_choices_json(&plan->config, out);
     char choices[240];

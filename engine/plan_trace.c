@@ -38,7 +38,7 @@ static yk_status write_trace(yk_engine *e, const char *path)
 yk_status yk_plan_trace(const yk_plan *plan, const yk_model_shape *shape,
                         const yk_topology *topology, const char *path)
 {
-    yk_plan_target target = {shape, &plan->spec, topology, 0};
+    yk_plan_target target = {shape, &plan->spec, topology, 0, NULL};
     yk_device *dry;
     yk_engine *e;
     YK_TRY(yk_plan_open_dry(&target, &plan->config, &dry, &e));

@@ -194,6 +194,37 @@ words="large.yaml --device 4090d --set train.micro_batch=32 --set memory.recompu
 refused "what would fit: train.micro_batch: 4, precision.master: bf16, precision.moments: bf16 (" $words
 check_changes $words
 
+case_is "a refusal under --json is an object with what the words say"
+words="large.yaml --device h200 --set train.micro_batch=32 --set memory.recompute=none --set memory.device_limit=60GiB"
+# shellcheck disable=SC2086
+run "$yoke" plan $words
+said=$err
+# shellcheck disable=SC2086
+run "$yoke" plan $words --json
+expect_status 2
+[ "$err" = "$said" ] || fail "other words"
+[ "$(wc -l <"$scratch/.out")" -eq 1 ] || fail "not one line on stdout"
+[[ $out == '{"fits": false, '*', "items": ['*'"name": "master weights", '*', "changes": [{"choices": "'*']}' ]] ||
+    fail "another object"
+[ "$(sed 's/.*"limit_bytes": \([0-9]*\),.*/\1/' <<<"$out")" -eq $((60 << 30)) ] || fail "another limit"
+expect_text err "training takes at least $(sed 's/.*"device_bytes": \([0-9]*\), "library.*/\1/' <<<"$out" |
+    awk '{printf("%.2f GiB", $1 / 2^30)}') ("
+while read -r change; do
+    expect_text out "{\"choices\": \"$change\", \"device_bytes\": "
+done < <(sed 's/.*what would fit: //; s/; or /\n/g' <<<"$err" | sed 's/ (.*//')
+run "$yoke" plan large.yaml --device 4090d --set memory.device_limit=1GiB --fit --json
+expect_status 2
+[[ $out == '{"fits": false, "is_least": true, '* ]] || fail "another object"
+
+case_is "what is wrong under --json is an object with what is said"
+for word in nothing.yaml "large.yaml --set train.stepz=1" "large.yaml --device h3" "large.yaml --device h200 --ranks x"; do
+    # shellcheck disable=SC2086
+    run "$yoke" plan $word --json
+    expect_status 2
+    [ "$(wc -l <"$scratch/.err")" -eq 1 ] || fail "not one line on stderr"
+    [ "$(sed 's/\\"/"/g' <<<"$out")" = "{\"error\": \"${err#yoke: }\"}" ] || fail "another object"
+done
+
 case_is "what fits, the fastest first"
 run "$yoke" plan large.yaml --device h200 --set memory.device_limit=60GiB --fit
 expect_status 0
