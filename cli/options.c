@@ -243,6 +243,13 @@ static yk_status take_operand(words *w, const char *word)
         return fail(w->command, "%s is one word too many; the usage is: yoke %s%s%s",
                     yk_word_show(word, shown), w->command->name, w->command->operands[0] ? " " : "",
                     w->command->operands);
+    bool is_first =
+        w->n_operands == 0; /* what follows another command's name is for that one to read */
+    if (!word[0] && (is_first || !w->command->operands_last))
+        return fail(
+            w->command,
+            "\"\" is given for %s, as by a variable that is not set; the usage is: yoke %s %s",
+            w->command->operands, w->command->name, w->command->operands);
     w->operands[w->n_operands++] = word;
     w->only_operands |= w->command->operands_last;
     return YK_OK;

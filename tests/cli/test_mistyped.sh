@@ -49,6 +49,20 @@ refused "the nearest is 4090;" plan own.yaml --device rtx4090
 refused "leave it out for this one's own device" plan own.yaml --device cuda
 refused "leave it out for this one's own device" plan own.yaml --device auto
 
+case_is "an empty word in the place of a file or a folder is told as such, and a folder in a file's place"
+for words in "plan%CONFIG" "train%CONFIG" "data inspect%FILE..." "data prepare%FILE..." "eval%DIR" "generate%DIR"; do
+    # shellcheck disable=SC2086
+    refused "yoke: ${words%\%*}: \"\" is given for ${words#*%}, as by a variable that is not set" ${words%\%*} ''
+done
+refused '"" is given for CONFIG' launch -n 2 train ''
+refused '"" is given for train CONFIG' launch -n 2 '' own.yaml
+mkdir folder
+for words in plan train "launch -n 2 train" "data inspect" "data prepare --out prepared"; do
+    # shellcheck disable=SC2086
+    refused "yoke: folder: cannot read: Is a directory; name a file" $words folder
+done
+[ ! -e prepared ] || fail "a folder was made"
+
 case_is "a preset is no file"
 refused "write one with model.preset: gpt2-124m" plan gpt2-124m
 
