@@ -119,6 +119,7 @@ static yk_status find_place(bench_step *b)
     b->at_s[PHASE_DEVICE] = yk_clock_age_s();
     YK_TRY(yk_device_describe_part(&b->config, b->world, b->device, &spec, &room));
     yk_topology topology = yk_ranks_topology(&spec, b->n_ranks, yk_world_local_size(b->world));
+    YK_TRY(yk_ranks_find_network(&b->config, b->n_ranks > 1 ? b->world : NULL, &topology));
     yk_config chosen = b->config;
     YK_TRY(yk_carrier_choose(&b->config, &b->shape, b->n_ranks > 1 ? b->world : NULL, b->device,
                              &chosen, &b->race));

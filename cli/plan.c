@@ -14,10 +14,10 @@
 
 /* What is asked for. */
 typedef struct request {
-    const char *device; /* "" : this machine's */
-    const char *trace;  /* "" : none is written */
-    const char *peers;  /* "", "on", "off": do GPUs reach each other */
-    int64_t ranks, node_size, network;
+    const char *device;                /* "" : this machine's */
+    const char *trace;                 /* "" : none is written */
+    const char *peers;                 /* "", "on", "off": do GPUs reach each other */
+    int64_t ranks, node_size, network; /* the last two may be 0: not given */
     bool fit, json;
 } request;
 
@@ -84,6 +84,17 @@ static yk_status set_peers(const char *peers, yk_device_spec *spec)
     return YK_OK;
 }
 
+/* As --network gives it; else as a run has it, but for a described machine, whose devices are not here. */
+static yk_status find_network(const yk_config *config, const request *r, yk_topology *topology)
+{
+    bool here = !r->device[0];
+    if (r->network > 0)
+        yk_ranks_set_network(topology, (double)r->network, "--network");
+    else if (here || config->comm.network != YK_AUTO)
+        return yk_ranks_find_network(config, NULL, topology);
+    return YK_OK;
+}
+
 static yk_status plan(const yk_config *config, const request *r, const yk_cli_list *sets)
 {
     yk_model_shape shape;
@@ -106,7 +117,7 @@ static yk_status plan(const yk_config *config, const request *r, const yk_cli_li
     yk_device_spec_share(config, node_size, &spec);
     YK_TRY(set_peers(r->peers, &spec));
     yk_topology topology = yk_ranks_topology(&spec, (int)r->ranks, (int)node_size);
-    yk_ranks_set_network(&topology, (double)r->network);
+    YK_TRY(find_network(config, r, &topology));
     yk_config chosen = *config;
     YK_TRY(yk_carrier_plan(config, &shape, &spec, &topology, &chosen));
     return print(&chosen, r, &shape, &spec, &topology);
@@ -129,8 +140,7 @@ static yk_status plan_file(const char *path, const request *r, const yk_cli_list
 static yk_status run(int argc, char **argv)
 {
     yk_cli_list sets = {.n_items = 0};
-    request r = {
-        .device = "", .trace = "", .peers = "", .ranks = 1, .network = YK_RANKS_NETWORK_GBIT};
+    request r = {.device = "", .trace = "", .peers = "", .ranks = 1};
     const char *path;
     bool done;
     int n;
@@ -164,7 +174,7 @@ static yk_status run(int argc, char **argv)
          .type = YK_CLI_INT,
          .out = &r.network,
          .value = "GBIT",
-         .text = "Gbit/s of a node to others, each way (default 10)",
+         .text = "Gbit/s of a node to others, each way (default: comm.network)",
          .min = 1,
          .max = 100000},
         {.name = "peer-to-peer",

@@ -51,6 +51,7 @@ typedef struct yk_topology {
                                        * many, and seconds that a message costs */
     double across_rate, across_latency_s; /* likewise between nodes; the rate is that of a node's
                                            * link, which its ranks share */
+    char network[64]; /* what tells that rate: a device's name, a key; "" : it is a usual one */
 } yk_topology;
 
 typedef struct yk_comm_options {

@@ -195,7 +195,8 @@ static yk_status search_ranks(finder *f, int ranks, int node_size, int *n_out)
     spec.host_bytes = spec.host_bytes * before / node_size;
     yk_topology topology = yk_ranks_topology(&spec, ranks, node_size);
     if (f->target->topology)
-        yk_ranks_set_network(&topology, yk_ranks_network_gbit(f->target->topology));
+        yk_ranks_set_network(&topology, yk_ranks_network_gbit(f->target->topology),
+                             f->target->topology->network);
     yk_plan_target target = *f->target;
     target.spec = &spec;
     target.topology = &topology;

@@ -25,6 +25,7 @@ static void print_total(FILE *out, const char *name, int64_t bytes)
 static void print_links(const yk_plan *plan, FILE *out)
 {
     char rate[YK_NUMBER_MAX], network[YK_NUMBER_MAX];
+    const char *source = plan->topology.network;
     bool gpu = plan->spec.kind == YK_DEVICE_CUDA;
     yk_number_write_plain(1e-9 * yk_plan_link_rate(plan), rate);
     yk_number_write_plain(yk_ranks_network_gbit(&plan->topology), network);
@@ -35,8 +36,9 @@ static void print_links(const yk_plan *plan, FILE *out)
                 : plan->spec.peer_rate > 0 ? "between GPUs of a node"
                                            : "to the host, without peer-to-peer");
     if (plan->node_size < plan->ranks)
-        fprintf(out, "%s a network of %s Gbit/s between nodes",
-                plan->node_size > 1 ? " and" : " over", network);
+        fprintf(out, "%s a network of %s Gbit/s between nodes%s%s%s",
+                plan->node_size > 1 ? " and" : " over", network, source[0] ? " (" : "", source,
+                source[0] ? ")" : "");
     fprintf(out, ", as assumed\n");
 }
 
@@ -203,9 +205,9 @@ static void print_links_json(const yk_plan *plan, FILE *out)
     if (plan->ranks == 1) return;
     fprintf(out,
             "\"backend\": \"%s\", \"peer_to_peer\": %s, \"link_bytes_per_s\": %.9g, "
-            "\"network_gbit_per_s\": %.9g, ",
+            "\"network_gbit_per_s\": %.9g, \"network_source\": \"%s\", ",
             plan->carrier, plan->spec.peer_rate > 0 ? "true" : "false", yk_plan_link_rate(plan),
-            yk_ranks_network_gbit(&plan->topology));
+            yk_ranks_network_gbit(&plan->topology), plan->topology.network);
 }
 
 static void print_choices_json(const yk_config *c, FILE *out)

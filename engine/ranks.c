@@ -1,7 +1,10 @@
 /* engine/ranks.c - making groups from a configuration. */
 #include "engine/ranks.h"
 
+#include <stdio.h>
+
 #include "runtime/base/arith.h"
+#include "runtime/machine/uplink.h"
 
 /* Usual rates: shared memory between processes of one machine; of a network's and of NVLink's nominal rate
  * what is left for the bytes of collectives, which was not measured here. */
@@ -21,9 +24,10 @@ static double node_rate(const yk_device_spec *spec)
     return spec->peer_rate > 0 ? PEER_SHARE * spec->peer_rate : NCCL_SHARE * spec->host_link_rate;
 }
 
-void yk_ranks_set_network(yk_topology *topology, double gbit)
+void yk_ranks_set_network(yk_topology *topology, double gbit, const char *source)
 {
     topology->across_rate = NETWORK_SHARE * gbit * 1e9 / 8;
+    snprintf(topology->network, sizeof topology->network, "%s", source);
 }
 
 double yk_ranks_network_gbit(const yk_topology *topology)
@@ -41,8 +45,34 @@ yk_topology yk_ranks_topology(const yk_device_spec *spec, int ranks, int node_si
         .node_latency_s = gpu ? GPU_NODE_LATENCY : CPU_NODE_LATENCY,
         .across_latency_s = NETWORK_LATENCY,
     };
-    yk_ranks_set_network(&topology, YK_RANKS_NETWORK_GBIT);
+    yk_ranks_set_network(&topology, YK_RANKS_NETWORK_GBIT, "");
     return topology;
+}
+
+/* What the slowest node's device tells; Mbit/s, as ranks agree on whole numbers. */
+static yk_status agree_on_uplink(yk_world *world, int node_size, yk_uplink *uplink_out)
+{
+    yk_uplink u = yk_uplink_read("", node_size);
+    int64_t mine = (int64_t)(1e3 * u.gbit), least = mine, first = 0;
+    if (world) {
+        YK_TRY(yk_world_min(world, mine, &least));
+        YK_TRY(yk_world_min(world, mine == least ? yk_world_rank(world) : INT64_MAX, &first));
+        YK_TRY(yk_world_broadcast(world, &u, sizeof u, (int)first));
+    }
+    *uplink_out = u;
+    return YK_OK;
+}
+
+yk_status yk_ranks_find_network(const yk_config *config, yk_world *world, yk_topology *topology)
+{
+    yk_uplink u;
+    if (config->comm.network != YK_AUTO) {
+        yk_ranks_set_network(topology, (double)config->comm.network, "comm.network");
+        return YK_OK;
+    }
+    YK_TRY(agree_on_uplink(world, topology->node_size, &u));
+    if (u.gbit > 0) yk_ranks_set_network(topology, u.gbit, u.name);
+    return YK_OK;
 }
 
 static int n_nodes(const yk_ranks_options *o)

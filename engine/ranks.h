@@ -39,9 +39,14 @@ void yk_ranks_destroy(yk_ranks *ranks);
 #define YK_RANKS_NETWORK_GBIT 10
 yk_topology yk_ranks_topology(const yk_device_spec *spec, int ranks, int node_size);
 
-/* Give nodes a network of another nominal rate, in Gbit/s each way; and tell it. */
-void yk_ranks_set_network(yk_topology *topology, double gbit);
+/* Give nodes a network of another nominal rate, in Gbit/s each way, that `source` tells; and tell the rate. */
+void yk_ranks_set_network(yk_topology *topology, double gbit, const char *source);
 double yk_ranks_network_gbit(const yk_topology *topology);
+
+/* Between nodes the network that the configuration gives, else that of the slowest of them, if all tell
+ * theirs; the usual one stays otherwise. `world` may be NULL: all nodes are like this one.
+ *                                                                                   [collective] */
+yk_status yk_ranks_find_network(const yk_config *config, yk_world *world, yk_topology *topology);
 
 /* Bytes that this rank has sent to others, and gradients that became zero on the wire. */
 yk_comm_counts yk_ranks_counts(const yk_ranks *ranks);

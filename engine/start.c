@@ -28,11 +28,6 @@
 /* Windows of a part that are compared with those of other ranks. */
 #define N_COMPARED 16
 
-static yk_topology topology_of(const yk_trainer *t, const yk_device_spec *spec)
-{
-    return yk_ranks_topology(spec, t->n_ranks, yk_world_local_size(t->world));
-}
-
 /* ---- checking ----------------------------------------------------------------------------- */
 
 /* The input: the folder, the data. No rank waits for another here. */
@@ -125,14 +120,16 @@ static yk_status measure_speed(yk_trainer *t)
 }
 
 /* What rank 0 chooses for its device: another one's rates could make another choice. */
-static yk_status choose_as_first(yk_trainer *t, const yk_device_spec *spec, yk_config *chosen)
+static yk_status choose_as_first(yk_trainer *t, const yk_device_spec *spec,
+                                 const yk_topology *network, yk_config *chosen)
 {
     yk_device_spec first = *spec;
     yk_plan plan;
     if (!t->world) return YK_OK;
     YK_TRY(yk_world_broadcast(t->world, &first, sizeof first, 0));
     if (memcmp(&first, spec, sizeof first) == 0) return YK_OK;
-    yk_topology topology = topology_of(t, &first);
+    yk_topology topology = yk_ranks_topology(&first, t->n_ranks, network->node_size);
+    yk_ranks_set_network(&topology, yk_ranks_network_gbit(network), network->network);
     YK_TRY(yk_plan_make(chosen, t->shape, &first, &topology, 0, &plan));
     *chosen = plan.config;
     yk_plan_fini(&plan);
@@ -171,11 +168,11 @@ static yk_status plan(yk_trainer *t)
     if (t->world && !yk_world_is_regular(t->world))
         return yk_fail(YK_EINVAL, "ranks",
                        "nodes have different numbers of ranks; start as many on each");
-    yk_topology topology = {0};
-    if (t->world) topology = topology_of(t, &spec);
+    yk_topology topology = yk_ranks_topology(&spec, t->n_ranks, ranks_here);
+    YK_TRY(yk_ranks_find_network(t->config, t->world, &topology));
     yk_config chosen = *t->config;
     YK_TRY(yk_carrier_choose(t->config, t->shape, t->world, t->device, &chosen, &t->race));
-    YK_TRY(choose_as_first(t, &spec, &chosen));
+    YK_TRY(choose_as_first(t, &spec, &topology, &chosen));
     YK_TRY(yk_plan_make(&chosen, t->shape, &spec, t->world ? &topology : NULL, 0, &t->plan));
     YK_TRY(count_held(t, &chosen, &spec, t->world ? &topology : NULL));
     t->config = &t->plan.config;
@@ -234,6 +231,15 @@ static yk_status watch(yk_trainer *t)
     return yk_watchdog_start(t->world, timeout_s, &t->watchdog);
 }
 
+/* What was planned with between nodes. */
+static void print_network(const yk_plan *plan)
+{
+    const char *source = plan->topology.network;
+    if (plan->node_size >= plan->ranks) return;
+    printf("network   %.4g Gbit/s between nodes (%s)\n", yk_ranks_network_gbit(&plan->topology),
+           source[0] ? source : "assumed; comm.network sets it");
+}
+
 static void print_start(const yk_trainer *t)
 {
     const yk_config *c = t->config;
@@ -251,6 +257,7 @@ static void print_start(const yk_trainer *t)
         printf("ranks     %d on %d node%s, ZeRO stage %" PRId64 "\n", t->n_ranks,
                yk_world_n_nodes(t->world), yk_world_n_nodes(t->world) == 1 ? "" : "s",
                c->parallel.zero);
+    print_network(&t->plan);
     if (t->race.n_backends > 0) yk_carrier_print(&t->race, stdout);
     printf("memory    %.1f MiB on %s\n", (double)yk_plan_device_bytes(&t->plan) / 0x1p20,
            t->plan.spec.name);

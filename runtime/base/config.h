@@ -196,7 +196,8 @@ typedef struct yk_config {
         yk_reduce_choice reduce;
         yk_reduce_every reduce_every;
         yk_shelf_choice shelf; /* parameters are gathered from host memory that a node shares */
-        double timeout;        /* seconds without a word from a rank that end the run */
+        int64_t network; /* Gbit/s of a node to others, for the plan; YK_AUTO: as devices tell */
+        double timeout;  /* seconds without a word from a rank that end the run */
     } comm;
     struct {
         int64_t ranks_per_gpu; /* ranks that may share a GPU */

@@ -338,6 +338,11 @@ const yk_config_key yk_config_keys[] = {
          "puts its part there once an update, and all read it from there, as often as they need "
          "it. It takes host memory for the parameters, once a node. auto: where they are "
          "offloaded, and lie there anyway. It changes no result."},
+    {INT(comm.network), .initial = "auto", .unit = "Gbit/s", .min = 1, .max = 100000,
+     .may_be_auto = true, .also = "network_bandwidth",
+     .text = "The nominal rate of a node's network to other nodes, each way, as a plan takes it. "
+             "auto: what the InfiniBand ports or the network interface of the slowest node tell, "
+             "else 10. It touches only what is auto."},
     {REAL(comm.timeout), .initial = "60", .unit = "seconds", .low = 1, .high = 86400,
      .also = "nccl_timeout ddp_timeout",
      .text = "A rank that is not heard of for so long ends the run."},

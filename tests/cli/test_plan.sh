@@ -340,6 +340,24 @@ run "$yoke" plan large.yaml --device 4090d --ranks 1024 --node-size 8 --set trai
 expect_status 0
 [ "$(number ranks)" -eq 1024 ] || fail "not 1024 ranks"
 
+case_is "the network between nodes is an option's, else the configuration's, else as this machine's devices tell"
+words="tiny.yaml --ranks 4 --node-size 2 --set train.batch=16 --set parallel.zero=1"
+# shellcheck disable=SC2086
+run "$yoke" plan $words --set comm.network=25
+expect_text out "and a network of 25 Gbit/s between nodes (comm.network), as assumed"
+# shellcheck disable=SC2086
+run "$yoke" plan $words --device cpu --set comm.network=25
+expect_text out "and a network of 25 Gbit/s between nodes (comm.network), as assumed"
+# shellcheck disable=SC2086
+run "$yoke" plan $words --set comm.network=25 --network 50
+expect_text out "and a network of 50 Gbit/s between nodes (--network), as assumed"
+# shellcheck disable=SC2086
+run "$yoke" plan $words --device cpu
+expect_text out "and a network of 10 Gbit/s between nodes, as assumed"
+# shellcheck disable=SC2086
+run env NCCL_IB_DISABLE=1 NCCL_SOCKET_IFNAME=none "$yoke" plan $words # there is no such interface
+expect_text out "and a network of 10 Gbit/s between nodes, as assumed"
+
 case_is "links are told, and others may be asked about"
 words="large.yaml --device 4090d --ranks 16 --node-size 8 --set train.batch=16 --set train.micro_batch=1
     --set parallel.zero=3"
@@ -357,6 +375,7 @@ slow=$(number step_ms)
 # shellcheck disable=SC2086
 run "$yoke" plan $words --network 200 --json
 awk -v slow="$slow" -v ms="$(number step_ms)" 'BEGIN {exit !(ms < slow / 2)}' || fail "$(number step_ms) ms beside $slow"
+expect_text out '"network_gbit_per_s": 200, "network_source": "--network"'
 for card in "h200 450" "h100 450" "a100 300"; do
     run "$yoke" plan large.yaml --device "${card% *}" --ranks 8
     expect_text out "links       nccl over ${card#* } GB/s each way between GPUs of a node"

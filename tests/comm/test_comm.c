@@ -314,7 +314,7 @@ static void ranks_that_make_no_sense_are_refused(void **state)
         double rate, latency;
     } bad[] = {{10, 4, 1e9, 0}, {0, 1, 1e9, 0}, {4, 0, 1e9, 0}, {4, 4, 0, 0}, {4, 4, 1e9, -1}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        yk_topology t = {bad[i].ranks, bad[i].node_size, bad[i].rate, bad[i].latency, 1e9, 0};
+        yk_topology t = {bad[i].ranks, bad[i].node_size, bad[i].rate, bad[i].latency, 1e9, 0, ""};
         yk_comm_options o = options_of(&x, &t, YK_AXIS_WORLD, YK_F32, 100);
         assert_int_equal(yk_comm_create(&o, &x.comm), YK_EINVAL);
     }

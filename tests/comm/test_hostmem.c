@@ -48,7 +48,7 @@ static yk_status create(const rig *x, int ranks, int node_size, yk_comm_choice b
                         yk_axis axis, yk_comm *whole, yk_dtype wire, int64_t max_count,
                         yk_comm **comm_out)
 {
-    yk_topology t = {ranks, node_size, RATE / 2, 1e-5, 1e9, 1e-4};
+    yk_topology t = {ranks, node_size, RATE / 2, 1e-5, 1e9, 1e-4, ""};
     return yk_comm_create(&(yk_comm_options){.device = x->device,
                                              .backend = backend,
                                              .topology = &t,

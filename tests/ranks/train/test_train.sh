@@ -226,4 +226,16 @@ expect_status 2
 [ "$(wc -l <<<"$err")" -eq 1 ] || fail "not one line"
 expect_text err "File too large"
 
+case_is "a run of several nodes says what network between them it was planned with, others nothing of it"
+run env YK_NODE_SIZE=1 timeout -k 5 "$(limit 40)" mpirun -q --oversubscribe --bind-to none -n 2 "$yoke" train c.yaml \
+    --set run.dir=runs/network --set comm.network=25
+expect_status 0
+expect_text out "network   25 Gbit/s between nodes (comm.network)"
+run env YK_NODE_SIZE=1 NCCL_IB_DISABLE=1 NCCL_SOCKET_IFNAME=none timeout -k 5 "$(limit 40)" mpirun -q --oversubscribe \
+    --bind-to none -n 2 "$yoke" train c.yaml --set run.dir=runs/unknown
+expect_status 0
+expect_text out "network   10 Gbit/s between nodes (assumed; comm.network sets it)"
+on_ranks 2 2 "$yoke" train c.yaml --set run.dir=runs/node
+expect_no_text out "network"
+
 passed
