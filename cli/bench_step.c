@@ -6,21 +6,19 @@
  * before to its own end on the compute stream, whenever the host may learn of it.
  */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/bench.h"
 #include "cli/options.h"
 #include "engine/bind.h"
 #include "engine/carrier.h"
 #include "engine/device_choice.h"
+#include "engine/drawn_batch.h"
 #include "engine/plan.h"
 #include "engine/speed.h"
 #include "engine/step.h"
 #include "engine/tuning.h"
-#include "runtime/base/arith.h"
 #include "runtime/base/clock.h"
 #include "runtime/device/recorder.h"
 #include "runtime/device/timer.h"
@@ -134,25 +132,6 @@ static yk_status find_place(bench_step *b)
     return YK_OK;
 }
 
-/* Random tokens as frequent as words are (Zipf 1935: by one over their rank), each the target of
- * the one before it, where the feed takes a batch from. */
-static void fill_batch(bench_step *b)
-{
-    yk_engine *e = b->engine;
-    int64_t rows = e->micro_batch * e->seq_len;
-    int32_t *tokens = e->staging[0], *targets = tokens + rows, *positions = targets + rows;
-    uint64_t s = 88172645463325252u + (uint64_t)b->rank * 1000003u;
-    for (int64_t i = 0; i < rows; i++) {
-        s ^= s << 13, s ^= s >> 7, s ^= s << 17;
-        double token = exp((double)(s >> 11) * 0x1p-53 * log((double)b->shape.vocab)) - 1;
-        tokens[i] = (int32_t)yk_min((int64_t)token, b->shape.vocab - 1);
-        positions[i] = (int32_t)(i % e->seq_len);
-        if (i > 0) targets[i - 1] = tokens[i];
-    }
-    targets[rows - 1] = tokens[0];
-    if (e->n_fields > 3) memset(positions + rows, 0, (size_t)rows * sizeof *positions);
-}
-
 static yk_status create_engine(bench_step *b)
 {
     yk_engine_options o = {.device = b->device,
@@ -167,7 +146,7 @@ static yk_status create_engine(bench_step *b)
     b->at_s[PHASE_MEMORY] = yk_clock_age_s();
     YK_TRY(yk_engine_init_weights(b->engine, b->config.train.seed));
     b->at_s[PHASE_WEIGHTS] = yk_clock_age_s();
-    fill_batch(b);
+    yk_drawn_batch_fill(b->engine, (uint64_t)b->rank, b->engine->staging[0]); /* the feed's */
     for (int i = 0; i < N_TIMERS; i++) YK_TRY(yk_timer_create(b->device, 2, &b->timers[i]));
     YK_TRY(yk_feed_init(&b->feed, b->engine, NULL));
     yk_feed_expect(&b->feed, INT64_MAX);

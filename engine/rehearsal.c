@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "engine/drawn_batch.h"
 #include "engine/step.h"
 #include "runtime/storage/hash.h"
 
@@ -51,25 +52,12 @@ uint64_t yk_rehearsal_work(const yk_engine *e)
 
 /* ---- its batch ---------------------------------------------------------------------------- */
 
-/* Tokens are of one document, all of them count, and they are the same each time. */
-static void draw(const yk_engine *e, int32_t *fields)
-{
-    int64_t rows = e->micro_batch * e->seq_len;
-    uint64_t vocab = (uint64_t)yk_model_get_shape(e->model)->vocab, s = 88172645463325252u;
-    for (int64_t i = 0; i < 2 * rows; i++) {
-        s ^= s << 13, s ^= s >> 7, s ^= s << 17;
-        fields[i] = (int32_t)(s % vocab);
-    }
-    for (int64_t i = 0; i < rows; i++) fields[2 * rows + i] = (int32_t)(i % e->seq_len);
-    for (int64_t i = 3 * rows; i < e->n_fields * rows; i++) fields[i] = 0;
-}
-
 static yk_status put_batch(yk_engine *e, yk_batch *batch_out)
 {
     int64_t bytes = yk_engine_batch_bytes(e);
     int32_t *fields = malloc((size_t)bytes);
     if (!fields) return yk_fail(YK_ENOMEM, "rehearsal", "no memory for %" PRId64 " bytes", bytes);
-    draw(e, fields);
+    yk_drawn_batch_fill(e, 0, fields);
     yk_status status =
         yk_copy(e->compute, e->slots[e->last_slot], fields, bytes, YK_COPY_HOST_TO_DEVICE);
     if (status == YK_OK) status = yk_stream_synchronize(e->compute);
