@@ -152,10 +152,10 @@ static yk_cost attention_cost(yk_dtype t, double products, double pairs, double 
                      .bytes = bytes};
 }
 
-/* What the provider `auto` asks cuDNN for; attention_cuda.c goes by the same. */
-static bool suits_cudnn(yk_dtype t, int64_t seq_len, int64_t head_size, const int32_t *doc_start)
+bool yk_attention_suits_cudnn(yk_dtype dtype, int64_t seq_len, int64_t head_size,
+                              const int32_t *doc_start)
 {
-    return t != YK_F32 && seq_len >= 512 && head_size >= 64 && head_size <= 128 && !doc_start;
+    return dtype != YK_F32 && seq_len >= 512 && head_size >= 64 && head_size <= 128 && !doc_start;
 }
 
 yk_cost yk_attention_forward_cost(const yk_attention_forward_args *a)
@@ -167,7 +167,7 @@ yk_cost yk_attention_forward_cost(const yk_attention_forward_args *a)
     yk_cost cost =
         attention_cost(a->dtype, 2, seen_pairs(a->seq_len, 0), (double)(a->batch * width), bytes);
     cost.pairs = (double)(a->batch * a->heads) * tiled_pairs(a->seq_len);
-    cost.cudnn = suits_cudnn(a->dtype, a->seq_len, a->head_size, a->doc_start);
+    cost.cudnn = yk_attention_suits_cudnn(a->dtype, a->seq_len, a->head_size, a->doc_start);
     return cost;
 }
 
@@ -182,7 +182,7 @@ yk_cost yk_attention_backward_cost(const yk_attention_backward_args *a)
     yk_cost cost =
         attention_cost(a->dtype, 5, seen_pairs(a->seq_len, 0), (double)(a->batch * width), bytes);
     cost.pairs = (double)(a->batch * a->heads) * tiled_pairs(a->seq_len);
-    cost.cudnn = suits_cudnn(a->dtype, a->seq_len, a->head_size, a->doc_start);
+    cost.cudnn = yk_attention_suits_cudnn(a->dtype, a->seq_len, a->head_size, a->doc_start);
     cost.spread = a->heads == a->kv_heads ? 0 : bytes_of(a->dtype, 2 * rows * width);
     cost.backward = true;
     return cost;

@@ -395,6 +395,11 @@ typedef struct yk_cost {
 /* Seconds that an operation takes on the device that `spec` describes, its launch left out. */
 double yk_cost_seconds(const yk_cost *cost, const yk_device_spec *spec);
 
+/* Is cuDNN, where it may serve attention, asked for such a call? `auto` and the costs go by it: the sizes that it
+ * was measured at, or nearly. A short sequence is not worth the second that building a plan takes. */
+bool yk_attention_suits_cudnn(yk_dtype dtype, int64_t seq_len, int64_t head_size,
+                              const int32_t *doc_start);
+
 yk_cost yk_embed_forward_cost(const yk_embed_forward_args *a);
 yk_cost yk_embed_backward_cost(const yk_embed_backward_args *a);
 yk_cost yk_norm_forward_cost(const yk_norm_forward_args *a);

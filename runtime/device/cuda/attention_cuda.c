@@ -65,14 +65,13 @@ typedef struct call {
     yk_status status; /* of the first that failed */
 } call;
 
-/* AUTO: the sizes that cuDNN was measured at, or nearly. A short sequence is not worth the second
- * that building a plan takes. */
+/* CUDNN: all that it may be able to serve. */
 static bool asks_cudnn(const yk_cuda_state *state, yk_dtype dtype, int64_t seq_len,
                        int64_t head_size, const int32_t *doc_start)
 {
-    if (!state->cudnn || dtype == YK_F32 || doc_start) return false;
-    if (state->provider == YK_ATTENTION_CUDNN) return true;
-    return seq_len >= 512 && head_size >= 64 && head_size <= 128;
+    if (!state->cudnn) return false;
+    if (state->provider == YK_ATTENTION_CUDNN) return dtype != YK_F32 && !doc_start;
+    return yk_attention_suits_cudnn(dtype, seq_len, head_size, doc_start);
 }
 
 /* What the kernels with matrix instructions take; the plain ones take the rest. */
