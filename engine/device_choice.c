@@ -3,6 +3,7 @@
 
 #include "engine/bind.h"
 #include "engine/tuning.h"
+#include "runtime/base/arith.h"
 
 bool yk_config_wants_gpu(const yk_config *config)
 {
@@ -96,9 +97,18 @@ static double peer_rate(const yk_device *device, const yk_device_spec *known)
     return known->peer_rate > 0 ? known->peer_rate : known->host_link_rate;
 }
 
+/* Processors compute in the host's memory: no more of it counts than the kernel will give. */
+static void take_host_room(yk_device_spec *spec)
+{
+    yk_host_room room = yk_host_room_read("");
+    if (spec->kind == YK_DEVICE_CPU)
+        spec->memory_bytes = yk_min(spec->memory_bytes, yk_host_room_for_arenas(&room));
+}
+
 yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out)
 {
     yk_device_spec spec = *yk_device_get_spec(device), known;
+    take_host_room(&spec);
     if (spec.kind == YK_DEVICE_CUDA && yk_device_spec_recognize(spec.name, &known)) {
         take_rates(&spec, &known);
         spec.peer_rate = peer_rate(device, &known);

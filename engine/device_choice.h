@@ -26,7 +26,7 @@ yk_status yk_device_find_chosen(const yk_config *config, const char *name,
                                 yk_device_spec *spec_out);
 
 /* What is known of an open device, with the rates of a known one of its kind where none were
- * measured. */
+ * measured. Of processors' memory it is what can be had now, less a part for the system. */
 yk_status yk_device_describe(const yk_device *device, yk_device_spec *spec_out);
 
 /* Leave of a described machine the part that one of its ranks has: they share the GPUs as

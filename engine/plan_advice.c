@@ -18,6 +18,7 @@ typedef struct measure {
 
 static measure measure_for(int64_t bytes)
 {
+    if (bytes < (int64_t)1 << 20) return (measure){1, "bytes"};
     return bytes >= (int64_t)1 << 30 ? (measure){0x1p30, "GiB"} : (measure){0x1p20, "MiB"};
 }
 
@@ -26,6 +27,24 @@ static bool takes_less(const yk_plan *plan, int i, int j)
 {
     int64_t a = plan->items[i].bytes, b = plan->items[j].bytes;
     return a < b || (a == b && i > j);
+}
+
+/* Is the limit the key's, and not what there is? */
+static bool is_set(const yk_plan *plan)
+{
+    return plan->limit == plan->config.memory.device_limit;
+}
+
+/* "2.00 GiB may be used (memory.device_limit)": so much, and what says so. */
+static void write_limit(const yk_plan *plan, char *text, size_t room)
+{
+    measure u = measure_for(plan->limit);
+    bool here = plan->spec.kind == YK_DEVICE_CPU && plan->spec.host_bytes > 0;
+    snprintf(text, room, "%.*f %s may be used%s", u.bytes > 1 ? 2 : 0,
+             (double)plan->limit / u.bytes, u.name,
+             is_set(plan) ? " (memory.device_limit)"
+             : here       ? " (of what is available here)"
+                          : "");
 }
 
 /* Is an item of the run's own, out of the memory that is limited? */
@@ -60,17 +79,17 @@ static void write_device(const yk_plan *plan, bool open, char *text, size_t room
     int64_t bytes = yk_plan_taken_bytes(plan);
     const yk_arena_sizes *s = &plan->sizes;
     measure u = measure_for(bytes);
-    char largest[160];
+    char largest[160], limit[80];
     write_largest(plan, u.bytes, largest, sizeof largest);
+    write_limit(plan, limit, sizeof limit);
     snprintf(
         text, room,
         "training takes %s%.2f %s (%.2f persistent, %.2f activations, %.2f workspace, %.2f %s; "
-        "most of it %s) and %.2f %s may be used",
+        "most of it %s) and %s",
         open ? "at least " : "", (double)bytes / u.bytes, u.name, (double)s->persistent / u.bytes,
         (double)s->activation / u.bytes, (double)s->workspace / u.bytes,
         (double)(bytes - s->persistent - s->activation - s->workspace) / u.bytes,
-        plan->spec.kind == YK_DEVICE_CPU ? "pinned" : "libraries", largest,
-        (double)plan->limit / u.bytes, u.name);
+        plan->spec.kind == YK_DEVICE_CPU ? "pinned" : "libraries", largest, limit);
 }
 
 /* What fits the device takes too much of the host. */
@@ -140,9 +159,9 @@ yk_status yk_plan_refuse(const yk_plan_target *target, const yk_config *config, 
     if (target->refusal) yk_plan_print_refusal(plan, open, roomy_s, changes, n, target->refusal);
     if (n == 0)
         return yk_fail(YK_ENOFIT, what,
-                       "%s; nothing that was tried would fit; take a smaller model or a shorter "
+                       "%s; nothing that was tried would fit; %stake a smaller model or a shorter "
                        "train.seq_len, or more ranks with parallel.zero: 3",
-                       takes);
+                       takes, is_set(plan) ? "raise memory.device_limit, or " : "");
     yk_number_write_time(roomy_s, step);
     write_changes(plan, changes, n, roomy_s, told, sizeof told);
     return yk_fail(YK_ENOFIT, what,

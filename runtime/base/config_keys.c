@@ -378,7 +378,8 @@ const yk_config_key yk_config_keys[] = {
              "256 cuts a micro-batch into 4096 chunks at the most."},
     {BYTES(memory.device_limit), .initial = "0", .min = 0, .max = INT64_C(1) << 46,
      .also = "max_memory gpu_memory_limit",
-     .text = "Use no more of the device's memory than this. 0: all that is free."},
+     .text = "Use no more of the device's memory than this. 0: all of a GPU's; on processors what "
+             "is available when a run starts, less a part for the system."},
     {BYTES(memory.host_limit), .initial = "0", .min = 0, .max = INT64_C(1) << 46,
      .also = "cpu_memory_limit max_cpu_memory",
      .text =

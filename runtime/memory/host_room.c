@@ -16,6 +16,10 @@
 
 #define PATH_BYTES 1024
 
+/* What arenas leave alone. */
+#define LEFT_PART  16
+#define LEFT_LEAST ((int64_t)256 << 20)
+
 /* One version's files. */
 typedef struct cgroup_files {
     const char *mount, *limit, *usage, *droppable;
@@ -127,4 +131,11 @@ yk_host_room yk_host_room_read(const char *root)
         consider_line(&room, root, line);
     free(text);
     return room;
+}
+
+int64_t yk_host_room_for_arenas(const yk_host_room *room)
+{
+    int64_t left = yk_max(room->bytes / LEFT_PART, LEFT_LEAST);
+    if (room->bytes == INT64_MAX) return INT64_MAX;
+    return room->bytes - yk_min(left, room->bytes / 2);
 }

@@ -21,4 +21,9 @@ typedef struct yk_host_room {
  */
 yk_host_room yk_host_room_read(const char *root);
 
+/* Of what can be had, as much as one run's arenas may take: a sixteenth, 256 MiB at the least, is left to the
+ * system and to what the run has beside them (threads, libraries, buffers of files), for whom the kernel
+ * would end a process. Of little it is half. INT64_MAX stays.                             [local] */
+int64_t yk_host_room_for_arenas(const yk_host_room *room);
+
 #endif

@@ -64,7 +64,8 @@ refused "there is no 'tiny-gtp2'; choose among gpt2-124m" model.preset=tiny-gtp2
 refused "no model is given" model.preset=
 refused "does not divide into 3 heads" model.heads=3
 refused "129 is more than the model's 128 positions" train.seq_len=129
-refused "nothing that was tried would fit" memory.device_limit=1MiB
+refused "nothing that was tried would fit; raise memory.device_limit, or take" memory.device_limit=1MiB
+refused "and 10 bytes may be used (memory.device_limit); " memory.device_limit=10
 refused "where documents end" data.doc_mask=true
 refused "999 is outside of the vocabulary" data.doc_token=999
 refused "outside the vocabulary of 123" sample.every=1 sample.prompt='}' model.vocab=123

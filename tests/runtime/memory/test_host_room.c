@@ -92,6 +92,17 @@ static void this_machine_has_some(void **state)
     assert_true(yk_host_room_read("").bytes > 1 << 20);
 }
 
+static void arenas_leave_some_to_the_system(void **state)
+{
+    (void)state;
+    const int64_t gib = INT64_C(1) << 30;
+    assert_true(yk_host_room_for_arenas(&(yk_host_room){.bytes = 32 * gib}) == 30 * gib);
+    assert_true(yk_host_room_for_arenas(&(yk_host_room){.bytes = gib}) == gib / 4 * 3);
+    assert_true(yk_host_room_for_arenas(&(yk_host_room){.bytes = gib / 4}) == gib / 8);
+    assert_true(yk_host_room_for_arenas(&(yk_host_room){.bytes = 0}) == 0);
+    assert_true(yk_host_room_for_arenas(&(yk_host_room){.bytes = INT64_MAX}) == INT64_MAX);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_set_up, scratch_tear_down)
 
 int main(void)
@@ -103,6 +114,7 @@ int main(void)
         TEST(version_1_is_read_too),
         TEST(nonsense_is_left_out),
         TEST(this_machine_has_some),
+        TEST(arenas_leave_some_to_the_system),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
