@@ -6,7 +6,8 @@
  *
  * Bytes per element: read once. There are as many blocks as run at one time, so that parts are few and
  * adding them up costs a launch and one wait for memory; and each thread has several rows on the way,
- * those beyond the end of its part counting as zeros, so that no row is waited for alone.
+ * those beyond the end of its part counting as zeros, so that no row is waited for alone. Both kernels
+ * come early.
  */
 #include "runtime/device/cuda/kernels.cuh"
 #include "runtime/device/cuda/sizes.h"
@@ -29,6 +30,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     int lanes = blockDim.x, group = threadIdx.y, groups = blockDim.y;
     int thread = group * lanes + threadIdx.x;
     int64_t c = ((int64_t)blockIdx.x * lanes + threadIdx.x) * V;
+    let_next_kernel_come();
+    wait_for_kernel_before();
     int64_t r = (int64_t)blockIdx.y * part_rows, end = r + part_rows < m ? r + part_rows : m;
     float sum[V] = {};
     for (r += group; c < n && r < end; r += ROWS * groups) {
@@ -63,6 +66,8 @@ static __global__ void __launch_bounds__(COLUMNS *SHARES)
     __shared__ float share[SHARES][COLUMNS];
     int64_t c = (int64_t)blockIdx.x * COLUMNS + threadIdx.x;
     float sum = 0;
+    let_next_kernel_come();
+    wait_for_kernel_before();
     for (int64_t p = threadIdx.y; c < n && p < n_parts; p += PARTS * SHARES) {
         float e[PARTS];
 #pragma unroll
@@ -84,9 +89,8 @@ cudaError_t yk_cuda_sum_parts(void *out, const float *parts, int64_t n_parts, in
 {
     return with_type(out_dtype, [&](auto zero) {
         using T = decltype(zero);
-        sum_parts<T><<<(unsigned)div_up(n, COLUMNS), dim3(COLUMNS, SHARES), 0, s>>>(
-            (T *)out, parts, n_parts, stride, n, accumulate);
-        return cudaGetLastError();
+        return launch_early(sum_parts<T>, dim3((unsigned)div_up(n, COLUMNS)), dim3(COLUMNS, SHARES),
+                            0, s, (T *)out, parts, n_parts, stride, n, accumulate);
     });
 }
 
@@ -98,8 +102,8 @@ static cudaError_t launch_parts(float *parts, const void *x, int64_t m, int64_t 
     while (lanes > 8 && lanes / 2 * V >= n) lanes /= 2;
     dim3 threads((unsigned)lanes, (unsigned)(THREADS / lanes));
     dim3 grid((unsigned)div_up(n, lanes * V), (unsigned)n_parts);
-    sum_part<T, V><<<grid, threads, 0, s>>>(parts, (const T *)x, m, n, div_up(m, n_parts));
-    return cudaGetLastError();
+    return launch_early(sum_part<T, V>, grid, threads, 0, s, parts, (const T *)x, m, n,
+                        div_up(m, n_parts));
 }
 
 cudaError_t yk_cuda_column_sum(void *out, const void *x, int64_t m, int64_t n, bool accumulate,

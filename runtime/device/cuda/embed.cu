@@ -11,8 +11,9 @@
  * them. Of runs in three chunks or more each leaves the sum of a part in fp32, and the warp that is
  * last to come adds them up in order of chunks, so that who it is makes no difference. Groups of
  * columns follow one another, and in a group chunks of tokens and of positions take turns, so that
- * dy is read once, and from the cache for the other table. Bytes per element of dy: read 2; write
- * the rows that occur, which are read before if they accumulate.
+ * dy is read once, and from the cache for the other table. While rows are sorted the first group
+ * comes into the cache, unless zeros are written then. Bytes per element of dy: read 2; write the
+ * rows that occur, which are read before if they accumulate.
  */
 #include "runtime/device/cuda/kernels.cuh"
 #include "runtime/device/cuda/sizes.h"
@@ -20,7 +21,7 @@
 #define ROWS  4 /* of a block of the forward pass */
 #define CHUNK YK_CUDA_EMBED_CHUNK
 #define WARPS 4 /* of a block of the backward pass */
-#define BATCH 4 /* rows of dy that a lane asks for at a time */
+#define BATCH 8 /* rows of dy that a lane asks for at a time */
 #define LINE  8 /* packs that belong together: 128 bytes */
 
 #define ALL_LANES 0xffffffffu
@@ -291,13 +292,15 @@ template <int V> static __device__ inline int64_t column_of(int64_t cols, int la
 
 /* A warp sums the runs of a chunk of a table in up to 32 V columns. */
 template <typename T, typename G, int V>
-static __global__ void __launch_bounds__(32 * WARPS, 6)
+static __global__ void __launch_bounds__(32 * WARPS, 4)
     sum_runs(const __grid_constant__ tables both, const T *__restrict__ dy, int64_t n, int64_t cols)
 {
     __shared__ int32_t rows[WARPS][2 * CHUNK + BATCH], keys[WARPS][2 * CHUNK + BATCH];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const table &t = both.of[blockIdx.x % both.n];
     int64_t at = (int64_t)(blockIdx.x / both.n) * WARPS + warp;
+    let_next_kernel_come();
+    wait_for_kernel_before();
     if (at * CHUNK >= n) return;
     int64_t c = column_of<V>(cols, lane);
     chunk k = find_runs(t, at, n, lane);
@@ -341,11 +344,15 @@ static cudaError_t launch_backward(const yk_embed_backward_args *a, void *ws, cu
                       .arrived = sorts[i].counters,
                       .accumulate = accumulate};
     }
-    cudaError_t e = yk_cuda_sort_rows(sorts, both.n, a->rows, s);
+    int64_t lines = div_up(a->cols, LINE * V);
+    yk_cuda_ahead ahead = {.from = a->dy,
+                           .stride = a->cols * (int64_t)sizeof(T),
+                           .width = lines / groups * LINE * V * (int64_t)sizeof(T)};
+    cudaError_t e = yk_cuda_sort_rows(sorts, both.n, a->rows, a->accumulate_wte ? &ahead : NULL, s);
     if (e != cudaSuccess) return e;
     dim3 grid((unsigned)(both.n * div_up(l.n_chunks, WARPS)), (unsigned)groups);
-    sum_runs<T, G, V><<<grid, 32 * WARPS, 0, s>>>(both, (const T *)a->dy, a->rows, a->cols);
-    return cudaGetLastError();
+    return launch_early(sum_runs<T, G, V>, grid, dim3(32 * WARPS), 0, s, both, (const T *)a->dy,
+                        a->rows, a->cols);
 }
 
 cudaError_t yk_cuda_embed_backward(const yk_embed_backward_args *a, void *ws, cudaStream_t s)

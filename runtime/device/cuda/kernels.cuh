@@ -257,4 +257,43 @@ static inline int64_t at_most(int64_t n, int64_t limit)
     return n < limit ? n : limit;
 }
 
+/* ---- kernels that come early --------------------------------------------------------------- */
+
+/* A kernel that is launched early (launch_early) waits here for the one before it, and for what that
+ * has waited for. No thread may touch memory before, and each has to come here. */
+static __device__ inline void wait_for_kernel_before()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* When all blocks have come here, or have ended, the next kernel may take what they leave of the card,
+ * if it is launched early. */
+static __device__ inline void let_next_kernel_come()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* Launch a kernel whose blocks may be on the card before the kernel before it has ended, so that the
+ * launch takes no time. Code for cards before sm_90 does not wait by itself and is launched as ever,
+ * on whatever card it runs; so is all where graphs cannot hold such a launch. */
+template <typename K, typename... A>
+static cudaError_t launch_early(K kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t s,
+                                A... args)
+{
+    cudaFuncAttributes code = {};
+    cudaError_t e = cudaFuncGetAttributes(&code, (const void *)kernel);
+    if (e != cudaSuccess) return e;
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t how = {};
+    how.gridDim = grid, how.blockDim = block, how.dynamicSmemBytes = shared, how.stream = s;
+    how.attrs = &early, how.numAttrs = code.ptxVersion >= 90 && CUDART_VERSION >= 12030 ? 1 : 0;
+    return cudaLaunchKernelEx(&how, kernel, args...);
+}
+
 #endif

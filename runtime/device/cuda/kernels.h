@@ -34,8 +34,16 @@ typedef struct yk_cuda_sort {
     int64_t n_counters, n_keys, row_bytes;
 } yk_cuda_sort;
 
-/* One or two sorts of n rows each. */
-cudaError_t yk_cuda_sort_rows(const yk_cuda_sort *sorts, int n_sorts, int64_t n, cudaStream_t s);
+/* What is read after a sort: of each of its n rows `width` bytes, `stride` apart. */
+typedef struct yk_cuda_ahead {
+    const void *from;
+    int64_t stride, width;
+} yk_cuda_ahead;
+
+/* One or two sorts of n rows each. In the meantime what is `ahead`, if it is not NULL, comes into the
+ * cache. */
+cudaError_t yk_cuda_sort_rows(const yk_cuda_sort *sorts, int n_sorts, int64_t n,
+                              const yk_cuda_ahead *ahead, cudaStream_t s);
 
 /* norm_forward.cu, norm_backward.cu */
 cudaError_t yk_cuda_norm_forward(const yk_norm_forward_args *a, int shared_bytes_max,

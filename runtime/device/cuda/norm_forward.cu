@@ -56,10 +56,13 @@ static __global__ void __launch_bounds__(WARPS * 32, PACKS < 8 ? 3 : 2)
                 if (mine(p)) copy_async(to + p * 512, x + (int64_t)r * cols + (p * 32 + lane) * V);
         copy_commit();
     };
+    let_next_kernel_come();
+    wait_for_kernel_before();
     fetch_columns<T, V, PACKS>(shared, weight, RMS ? nullptr : bias, cols);
+    copy_commit();
 #pragma unroll
     for (int i = 0; i < STAGES; i++) fetch(row + i * stride, stage + i * PACKS * 512);
-    copy_wait<0>();
+    copy_wait<STAGES>();
     __syncthreads();
     for (; row < rows; row += stride, turn ^= 1) {
         uint32_t at = stage + turn * PACKS * 512;
@@ -132,6 +135,8 @@ static __global__ void __launch_bounds__(LONG_WARPS * 32)
     uint32_t stage = table + (2 + warp * STAGES) * row_bytes;
     const int stride = gridDim.x * warps;
     int row = blockIdx.x * warps + warp;
+    let_next_kernel_come();
+    wait_for_kernel_before();
     for (int i = 0; i < STAGES; i++) {
         int64_t from = (int64_t)(row + i * stride) * cols;
         uint32_t to = stage + i * row_bytes;
@@ -227,8 +232,7 @@ static cudaError_t launch(K kernel, const yk_norm_forward_args *a, int processor
     if (e != cudaSuccess) return e;
     int64_t most = (int64_t)processors * (resident > 0 ? resident : 1);
     unsigned blocks = (unsigned)at_most(div_up(a->rows, warps), most);
-    kernel<<<blocks, warps * 32, bytes, s>>>(args...);
-    return cudaGetLastError();
+    return launch_early(kernel, dim3(blocks), dim3((unsigned)warps * 32), bytes, s, args...);
 }
 
 template <typename T, int PACKS>
