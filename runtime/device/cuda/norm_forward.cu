@@ -1,9 +1,9 @@
 /* runtime/device/cuda/norm_forward.cu - LayerNorm and RMSNorm.
  *
  * A row belongs to one warp, which waits for nobody, and crosses memory once: a lane's packs of the
- * next two rows are on their way into its own shared memory while it works at one. Of up to MAX_PACKS
- * packs a lane (2048 elements of 16 bits) the row stays in registers between its statistics and its
- * result; a longer one is read again from shared memory.
+ * next two rows, or of short rows one, are on their way into its own shared memory while it works.
+ * Of up to MAX_PACKS packs a lane (2048 elements of 16 bits) the row stays in registers between its
+ * statistics and its result; a longer one is read again from shared memory.
  *
  * Bytes per element, 16-bit: 2 read, 2 written; about 13 instructions.
  *
@@ -19,9 +19,22 @@
 
 #define MAX_PACKS 8
 #define WARPS     8 /* of a block */
-#define STAGES    2 /* rows of a warp on their way */
+#define STAGES    2 /* rows of a warp on their way, at most */
 
 #define LONG_WARPS 16 /* of a block for long rows, at most */
+
+/* Rows of a warp on their way. So many warps have short ones that one each keeps memory busy, and
+ * what is read stays together. */
+template <int PACKS> static constexpr __host__ __device__ int stages_of()
+{
+    return PACKS < 4 ? 1 : STAGES;
+}
+
+/* Shared memory of norm_warps: weight, bias, and each warp's rows. */
+template <int PACKS> static constexpr int bytes_of_warps()
+{
+    return (2 + WARPS * stages_of<PACKS>()) * PACKS * 512;
+}
 
 /* Bring weight and bias into `table`, the shared address of the lane's first pack of weight: warp w
  * fetches pack w of each lane, those of bias begin PACKS * 512 bytes on. */
@@ -43,9 +56,10 @@ static __global__ void __launch_bounds__(WARPS * 32, PACKS < 8 ? 3 : 2)
                float per_col, float eps)
 {
     extern __shared__ __align__(16) unsigned char stages[];
+    constexpr int AHEAD = stages_of<PACKS>();
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, turn = 0;
     uint32_t shared = shared_address(stages) + lane * 16;
-    uint32_t stage = shared + (2 + warp * STAGES) * PACKS * 512;
+    uint32_t stage = shared + (2 + warp * AHEAD) * PACKS * 512;
     const int stride = gridDim.x * WARPS;
     int row = blockIdx.x * WARPS + warp;
     auto mine = [&](int p) { return p < PACKS - 1 || (p * 32 + lane) * V < cols; };
@@ -61,17 +75,17 @@ static __global__ void __launch_bounds__(WARPS * 32, PACKS < 8 ? 3 : 2)
     fetch_columns<T, V, PACKS>(shared, weight, RMS ? nullptr : bias, cols);
     copy_commit();
 #pragma unroll
-    for (int i = 0; i < STAGES; i++) fetch(row + i * stride, stage + i * PACKS * 512);
-    copy_wait<STAGES>();
+    for (int i = 0; i < AHEAD; i++) fetch(row + i * stride, stage + i * PACKS * 512);
+    copy_wait<AHEAD>();
     __syncthreads();
-    for (; row < rows; row += stride, turn ^= 1) {
+    for (; row < rows; row += stride, turn = (turn + 1) % AHEAD) {
         uint32_t at = stage + turn * PACKS * 512;
         float e[PACKS][V] = {}, mu = 0, var = 0;
-        copy_wait<STAGES - 1>();
+        copy_wait<AHEAD - 1>();
 #pragma unroll
         for (int p = 0; p < PACKS; p++)
             if (mine(p)) unpack<T, V>({load_copied(at + p * 512)}, e[p]);
-        fetch(row + STAGES * stride, at);
+        fetch(row + AHEAD * stride, at);
         if (!RMS) {
 #pragma unroll
             for (int p = 0; p < PACKS; p++)
@@ -242,7 +256,7 @@ static cudaError_t launch_warps(const yk_norm_forward_args *a, int packs, int pr
     constexpr int V = full_pack<T>();
     if constexpr (PACKS > 1)
         if (packs < PACKS) return launch_warps<T, PACKS - 1>(a, packs, processors, s);
-    size_t bytes = (2 + WARPS * STAGES) * PACKS * 512;
+    size_t bytes = bytes_of_warps<PACKS>();
     auto *kernel =
         a->kind == YK_NORM_RMS ? norm_warps<T, V, PACKS, true> : norm_warps<T, V, PACKS, false>;
     return launch(kernel, a, processors, WARPS, bytes, s, (T *)a->y, a->mean, a->rstd,
@@ -294,7 +308,7 @@ cudaError_t yk_cuda_norm_forward(const yk_norm_forward_args *a, int shared_bytes
 template <typename T, int PACKS> static cudaError_t prepare_warps()
 {
     const cudaFuncAttribute limit = cudaFuncAttributeMaxDynamicSharedMemorySize;
-    constexpr int V = full_pack<T>(), bytes = (2 + WARPS * STAGES) * PACKS * 512;
+    constexpr int V = full_pack<T>(), bytes = bytes_of_warps<PACKS>();
     cudaError_t e = cudaFuncSetAttribute(norm_warps<T, V, PACKS, false>, limit, bytes);
     if (e == cudaSuccess) e = cudaFuncSetAttribute(norm_warps<T, V, PACKS, true>, limit, bytes);
     if constexpr (PACKS > 1)
