@@ -37,11 +37,13 @@ static void attention_of_long_sequences_agrees_with_the_oracle(void **state)
     long_sequences(*state);
 }
 
-/* More heads than there are places for sums under way, so that places are used again. */
+/* More heads than there are places for sums under way, so that places are used again; and than start
+ * in one round, of which a shorter one is the last. */
 static void many_heads(op_case *c)
 {
     attention_case(c, YK_BF16, (attention_shape){12, 129, 64, 64, 16}, 0);
     attention_case(c, YK_BF16, (attention_shape){12, 130, 64, 16, 16}, 50);
+    attention_case(c, YK_BF16, (attention_shape){9, 130, 65, 13, 16}, 50);
 }
 
 static void attention_of_many_heads_agrees_with_the_oracle(void **state)

@@ -4,6 +4,7 @@
  * the diagonal down, and keeps a running maximum, sum and output per query in registers; scores
  * never leave them. A warp owns 16 * MT queries, so that each key fragment read from shared memory
  * serves MT products. The next tile of keys and values is on its way while the present one is used.
+ * Blocks start in rounds of heads, the longest first (rounds.h), so that all end at about one time.
  *
  * Operations: 2 T^2 D per head counting what is seen; tiles across the diagonal add up to BM / T of
  * that, less what warps skip. Bytes: q, k, v read once from memory (keys again from the cache), y
@@ -11,10 +12,12 @@
  * documents of BM queries begin, for which there are no registers.
  */
 #include "runtime/device/cuda/mma.cuh"
+#include "runtime/device/cuda/rounds.h"
 #include "runtime/device/cuda/sizes.h"
 
 typedef struct forward_shape {
     int seq_len, heads, kv_heads, head_size, n_tiles;
+    int n_heads, round_heads; /* of all batches; of a round */
     int qkv_stride, y_stride; /* elements between rows */
     float scale_log2;         /* scale * log2(e) */
 } forward_shape;
@@ -207,9 +210,9 @@ static __global__ void __launch_bounds__(BM / MT * 2, BLOCKS)
     constexpr int THREADS = BM / MT * 2, TILE = BN * DP * 2;
     extern __shared__ __align__(1024) unsigned char shared[];
     uint32_t q_tile = shared_address(shared), kv_tiles = q_tile + BM * DP * 2;
-    int tile = shape.n_tiles - 1 - (int)(blockIdx.x % shape.n_tiles); /* the longest first */
-    int head = (int)(blockIdx.x / shape.n_tiles) % shape.heads;
-    int batch = (int)(blockIdx.x / shape.n_tiles) / shape.heads;
+    yk_cuda_place place = yk_cuda_place_of((int)blockIdx.x, shape.n_tiles, shape.heads,
+                                           shape.n_heads, shape.round_heads);
+    int tile = place.tile, batch = place.batch, head = place.head;
     int seq_len = shape.seq_len, stride = shape.qkv_stride, cols = shape.head_size;
     int q0 = tile * BM, warp_row = (threadIdx.x >> 5) * 16 * MT;
     const T *rows =
@@ -292,12 +295,14 @@ template <typename T, int DP, int BM, int BN, int MT, int BLOCKS> struct forward
         shape.heads = (int)a->heads;
         shape.kv_heads = (int)a->kv_heads;
         shape.head_size = (int)a->head_size;
-        shape.n_tiles = (int)div_up(a->seq_len, BM);
         shape.qkv_stride = (int)((a->heads + 2 * a->kv_heads) * a->head_size);
         shape.y_stride = (int)(a->heads * a->head_size);
         shape.scale_log2 = a->scale * LOG2_E;
+        shape.n_heads = (int)(a->batch * a->heads);
+        shape.n_tiles = (int)div_up(a->seq_len, BM);
+        shape.round_heads = yk_cuda_round_heads(shape.n_heads, shape.n_tiles);
         attend<T, DP, BM, BN, MT, BLOCKS>
-            <<<(unsigned)(a->batch * a->heads * shape.n_tiles), BM / MT * 2, shared_bytes, s>>>(
+            <<<(unsigned)(shape.n_heads * shape.n_tiles), BM / MT * 2, shared_bytes, s>>>(
                 (T *)a->y, a->lse, (const T *)a->qkv, a->doc_start, shape);
         return cudaGetLastError();
     }
