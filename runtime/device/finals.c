@@ -3,6 +3,12 @@
 
 #include "runtime/base/status.h"
 
+float yk_finals_bar(float first_ms, float best_ms, float lead)
+{
+    float near = best_ms * YK_FINALS_NEAR, ahead = first_ms * (1 - lead);
+    return lead > 0 && ahead < near ? ahead : near;
+}
+
 void yk_finals_add(yk_finalist *f, float ms)
 {
     YK_CHECK(f->n < YK_FINALS_ROUNDS);

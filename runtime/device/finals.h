@@ -11,6 +11,8 @@
 
 #include <stdbool.h>
 
+#define YK_FINALS_NEAR                                                                             \
+    1.08f /* times the best of a burst: in the finals, as energies differ by that */
 #define YK_FINALS_MAX    6
 #define YK_FINALS_ROUNDS 7
 
@@ -25,6 +27,10 @@ typedef struct yk_finals {
     int n;
     yk_finalist who[YK_FINALS_MAX];
 } yk_finals;
+
+/* The most that a candidate may have taken in a burst to be a finalist: little more than the best, and
+ * the part `lead` less than the first. */
+float yk_finals_bar(float first_ms, float best_ms, float lead);
 
 /* Note a block's time, in ascending order. */
 void yk_finals_add(yk_finalist *f, float ms);

@@ -8,7 +8,7 @@
 
 #include "runtime/storage/file.h"
 
-#define HEADER      "yoke choices 1: "
+#define HEADER      "yoke choices 2: "
 #define MAX_KNOWN   4096 /* a run has some twenty; the file of a machine grows by those of each */
 #define LINE_BYTES  (2 * (YK_TUNER_KEY_MAX + YK_TUNER_CHOICE_MAX) + 3)
 #define IDENTITY    160

@@ -22,9 +22,8 @@
 #define BURST_MS       1.0f
 #define MAX_BURST_RUNS 16
 #define HOPELESS       1.12f /* times the best of the heat: not in the burst */
-#define NEAR           1.08f /* times the best of the burst: in the finals, as energies differ by that */
-#define MAX_RUNS       256 /* of a block: a kernel of microseconds draws little power */
-#define THIN_FROM      2   /* rounds */
+#define MAX_RUNS       256   /* of a block: a kernel of microseconds draws little power */
+#define THIN_FROM      2     /* rounds */
 #define NEVER          1e30f
 
 /* How long it may take: some 0.1 s a choice where a run meets a shape for the first time, five times
@@ -145,7 +144,7 @@ static yk_status pick_finalists(const yk_race *race, const effort *e, int n, con
                                 yk_finals *finals)
 {
     float ms[MAX_CANDIDATES];
-    float limit = burst[fastest(burst, n)] * NEAR;
+    float limit = yk_finals_bar(burst[0], burst[fastest(burst, n)], race->lead);
     memcpy(ms, burst, (size_t)n * sizeof *ms);
     *finals = (yk_finals){.n = 1};
     ms[0] = NEVER;

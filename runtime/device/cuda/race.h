@@ -13,6 +13,7 @@ typedef struct yk_race {
     cudaStream_t stream;
     yk_tuner *tuner; /* says how long it may take, and is told what it came to */
     int n;           /* candidates, the first being the one that is taken without a race */
+    float lead; /* the part of the first one's time that another must be ahead by to be tried */
     bool (*run)(void *context, int candidate); /* enqueue it; false: it cannot */
     void *context;
     const void *out; /* what a candidate writes, to see that it repeats its bits */

@@ -1,4 +1,5 @@
 /* tests/runtime/device/test_finals.c - who wins a race, from the times of its blocks. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,6 +78,26 @@ static void the_first_stands_where_it_is_alone_or_fastest(void **state)
     assert_int_equal(yk_finals_verdict(&f), 0);
 }
 
+static void who_is_near_the_best_is_a_finalist(void **state)
+{
+    (void)state;
+    assert_true(yk_finals_bar(1.0f, 0.9f, 0) == 0.9f * YK_FINALS_NEAR);
+    assert_true(yk_finals_bar(0.9f, 0.9f, 0) == 0.9f * YK_FINALS_NEAR);
+}
+
+static void who_must_lead_is_no_finalist_unless_it_does(void **state)
+{
+    (void)state;
+    float all_alike = yk_finals_bar(1.0f, 0.95f, 0.07f),
+          one_ahead = yk_finals_bar(1.0f, 0.9f, 0.07f);
+    float far_ahead = yk_finals_bar(1.0f, 0.8f, 0.07f);
+    assert_true(all_alike < 0.95f); /* nobody */
+    assert_true(one_ahead > 0.92f && one_ahead < 0.94f);
+    assert_true(far_ahead == 0.8f * YK_FINALS_NEAR);
+    assert_true(yk_finals_bar(INFINITY, 0.8f, 0.07f) ==
+                0.8f * YK_FINALS_NEAR); /* the first cannot */
+}
+
 static void who_never_reached_the_leader_runs_no_more(void **state)
 {
     (void)state;
@@ -99,6 +120,8 @@ int main(void)
         cmocka_unit_test(more_blocks_of_the_same_range_see_a_smaller_gain),
         cmocka_unit_test(the_fastest_of_the_others_is_taken),
         cmocka_unit_test(the_first_stands_where_it_is_alone_or_fastest),
+        cmocka_unit_test(who_is_near_the_best_is_a_finalist),
+        cmocka_unit_test(who_must_lead_is_no_finalist_unless_it_does),
         cmocka_unit_test(who_never_reached_the_leader_runs_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,14 +123,14 @@ static void a_text_that_is_none_is_refused(void **state)
 {
     (void)state;
     static const char *const texts[] = {"",
-                                        "yoke choices 1: " HERE,
-                                        "yoke choices 2: " HERE "\n",
-                                        "yoke choices 1: " HERE "\n01",
-                                        "yoke choices 1: " HERE "\n01 \n",
-                                        "yoke choices 1: " HERE "\n01 02",
-                                        "yoke choices 1: " HERE "\n01 0\n",
-                                        "yoke choices 1: " HERE "\n01 02 03\n",
-                                        "yoke choices 1: " HERE "\n\n"};
+                                        "yoke choices 2: " HERE,
+                                        "yoke choices 1: " HERE "\n",
+                                        "yoke choices 2: " HERE "\n01",
+                                        "yoke choices 2: " HERE "\n01 \n",
+                                        "yoke choices 2: " HERE "\n01 02",
+                                        "yoke choices 2: " HERE "\n01 0\n",
+                                        "yoke choices 2: " HERE "\n01 02 03\n",
+                                        "yoke choices 2: " HERE "\n\n"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         yk_tuner *t = tuner_of(HERE);
         assert_int_equal(yk_tuner_import(t, texts[i], (int64_t)strlen(texts[i])), YK_EFORMAT);
