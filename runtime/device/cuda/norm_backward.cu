@@ -69,13 +69,15 @@ static __device__ inline void group_sum(const group &g, float (&x)[N], float *of
 }
 
 /* Add the groups' shares of one sum, in order, into `sums` (C) of this block. `shares` is
- * (groups,C) in shared memory. */
+ * (groups,C) in shared memory. Groups may have met unequally often before; compute-sanitizer's
+ * racecheck then takes one barrier of the block for none, but not two. */
 template <int V>
 static __device__ inline void put_shares(float *sums, float *shares, const float (&share)[V],
                                          const group &g, int n_groups, int cols)
 {
     __syncthreads();
     if (g.rank * V < cols) store_f32<V>(shares + g.index * cols + g.rank * V, share);
+    __syncthreads();
     __syncthreads();
     for (int c = threadIdx.x; c < cols; c += blockDim.x) {
         float sum = shares[c];
