@@ -121,7 +121,6 @@ static yk_status run_mpirun(const yk_launch_options *o, const yk_machine *machin
     yk_command command = {.is_short = false};
     yk_network network;
     YK_TRY(yk_network_find(hosts, !o->dry_run, &network));
-    if (o->config && !o->dry_run) YK_TRY(check_batch(o->config, n_ranks));
     if (network.note[0]) yk_warn("network", "%s", network.note);
     const yk_mpirun run = {
         .hosts = hosts,
@@ -167,6 +166,7 @@ yk_status yk_launch(const yk_launch_options *o)
     yk_status status = read_hosts(o, &hosts);
     if (status == YK_OK)
         status = yk_hosts_place(&hosts, o->n_ranks, usual_slots(o, machine), &n_ranks);
+    if (status == YK_OK && o->config) status = check_batch(o->config, n_ranks);
     if (status == YK_OK)
         status = o->slurm ? print_slurm(o, machine, &hosts, n_ranks)
                           : run_mpirun(o, machine, &hosts, n_ranks);

@@ -125,5 +125,10 @@ yk_status yk_slurm_submit(const yk_slurm_job *job)
     yk_command_fini(&sbatch);
     free(script);
     YK_TRY(status);
-    return ended.exit_status == 0 ? YK_OK : YK_EINVAL;
+    if (ended.exit_status == 0) return YK_OK;
+    return yk_fail(
+        YK_EINVAL, "launch --submit",
+        "sbatch took no job (exit status %d), for what it says above; mend that, or leave "
+        "--submit out to have the script",
+        ended.exit_status);
 }

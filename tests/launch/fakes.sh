@@ -3,7 +3,8 @@
 
 . "$YK_SOURCE/tests/launch/waiting.sh" || exit 1
 mkdir -p "$scratch/bin"
-config=$YK_SOURCE/configs/demo.yaml
+config=$scratch/demo.yaml # whose batch divides over as many ranks as tests start
+sed 's/^  batch: .*/  batch: 360/' "$YK_SOURCE/configs/demo.yaml" >"$config"
 yoke=$YK_BUILD/yoke
 
 # fake NAME: standard input becomes a program of that name, first in PATH. Its words are appended to

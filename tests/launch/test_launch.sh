@@ -82,10 +82,10 @@ expect_status 2
 expect_text err 'no-such.yaml'
 launch -n 1000 train "$config"
 expect_status 2
-[ "$err" = "yoke: train.batch: 4 sequences do not divide over 1000 ranks in micro-batches of 1; the nearest batch that does is 1000" ] ||
+[ "$err" = "yoke: train.batch: 360 sequences do not divide over 1000 ranks in micro-batches of 1; the nearest batch that does is 1000" ] ||
     fail "other words"
 [ -z "$out" ] || fail "a word on stdout"
-launch -n 4 train "$config" --set train.micro_batch=2
+launch -n 4 train "$config" --set train.batch=4 --set train.micro_batch=2
 expect_status 2
 expect_text err "4 sequences do not divide over 4 ranks in micro-batches of 2"
 [ "$(calls mpirun)" = "" ] || fail "mpirun was started"

@@ -88,11 +88,23 @@ launch -n 2 --slurm --submit --dry-run train "$config" --set device=cpu
 [ "$out" = "$script" ] || fail "a dry run prints something else"
 [ ! -e "$scratch/script" ] || fail "a dry run submits"
 
+case_is "a batch that does not divide over the ranks is refused, not printed and not submitted"
+for words in "-n 7 --slurm" "-n 7 --slurm --submit" "--hosts a.invalid:4,b.invalid:3 --dry-run"; do
+    # shellcheck disable=SC2086
+    launch $words train "$config" --set device=cpu
+    expect_status 2
+    expect_text err "yoke: train.batch: 360 sequences do not divide over 7 ranks"
+    [ -z "$out" ] || fail "words on stdout"
+done
+[ ! -e "$scratch/script" ] || fail "it was submitted"
+
 case_is "a refusal of sbatch is wrong input"
 fake sbatch <<<'echo "sbatch: error: invalid partition" >&2; exit 1'
 launch -n 2 --slurm --submit train "$config" --set device=cpu
 expect_status 2
-[ "$err" = "sbatch: error: invalid partition" ] || fail "other words"
+[ "$err" = "sbatch: error: invalid partition
+yoke: launch --submit: sbatch took no job (exit status 1), for what it says above; mend that, or leave --submit out to \
+have the script" ] || fail "other words"
 mkdir "$scratch/nothing"
 run env PATH="$scratch/nothing" "$yoke" launch -n 2 --slurm --submit train "$config" --set device=cpu
 expect_status 2
