@@ -82,7 +82,13 @@ steps=$(awk -v t="$step_ms" -v b="$budget" -v t0="$begin" -v t1="$(date +%s.%N)"
 val_fraction=$(awk -v n="$bytes" -v most=$most_val_bytes 'BEGIN {print most < 0.05 * n ? most / n : 0.05}')
 say "a step takes $(printf %.1f "$step_ms") ms here: $steps steps fill $budget seconds"
 
-rm -rf "$run"
+# An earlier run is somebody's: it is kept, under the first name that is free.
+if [ -e "$run" ]; then
+    n=1
+    while [ -e "$run.$n" ]; do n=$((n + 1)); done
+    mv "$run" "$run.$n"
+    say "the earlier run in $run is now $run.$n"
+fi
 train "$run" "train.steps=$steps" "data.val_fraction=$val_fraction"
 say
 say "what it writes now:"

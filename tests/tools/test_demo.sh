@@ -76,6 +76,8 @@ demo DATA="$name"
 expect_status 0
 expect_quiet
 expect_text out "57000 tokens to train on, 3000 to validate on"
+expect_text out "the earlier run in runs/demo is now runs/demo.1"
+grep -q "train: .*data/demo.txt" "$tree/runs/demo.1/config.yaml" || fail "it is not the earlier run"
 [ -z "$(ls | grep -vF "$name")" ] || fail "something was written here"
 
 passed
