@@ -119,6 +119,9 @@ expect_no_text out "  libhwloc-dev "
 expect_text out "  libyaml-dev "
 [ -z "$log" ] || fail "--check called apt-get: $log"
 fake dpkg-query "printf 'install ok installed'"
+setup --check
+expect_status 0
+[ "$out" = "yoke: setup: everything is here" ] || fail "other words"
 setup build demo
 expect_status 0
 [ -z "$out$err$log" ] || fail "something was said or called: $log"
