@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "engine/device_choice.h"
+#include "runtime/base/words.h"
 #include "runtime/device/tune.h"
 
 /* What is asked for. */
@@ -140,6 +141,7 @@ yk_status yk_cli_bench(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "comm") == 0) return yk_bench_comm(argc - 1, argv + 1);
     request r = {.device = "auto", .preset = "gpt2-124m", .dtype = "bf16", .attention = "auto"};
     const char *what;
+    char shown[YK_SHOWN_MAX];
     bool done;
     int n;
     yk_bench b = {.batch = 64, .seq_len = 1024, .stretch_ms = 5, .only = ""};
@@ -192,6 +194,8 @@ yk_status yk_cli_bench(int argc, char **argv)
     YK_TRY(yk_cli_check_one_process("bench ops"));
     YK_TRY(yk_cli_parse(&command, argc, argv, &what, &n, &done));
     if (done) return YK_OK;
-    if (strcmp(what, "ops") != 0) return yk_fail(YK_EINVAL, what, "bench offers: ops, step, comm");
+    if (strcmp(what, "ops") != 0)
+        return yk_fail(YK_EINVAL, "bench", "there is no %s; choose among ops, step, comm",
+                       yk_word_show(what, shown));
     return bench_ops(&b, &r);
 }

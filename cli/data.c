@@ -24,8 +24,8 @@ yk_status yk_cli_data(int argc, char **argv)
     char shown[YK_SHOWN_MAX];
     if (argc < 2) {
         return yk_fail(YK_EINVAL, "data",
-                       "inspect or prepare is missing; the usage is: yoke data "
-                       "inspect FILE...");
+                       "inspect or prepare is missing; write yoke data inspect FILE, or yoke data "
+                       "prepare FILE --out DIR");
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help();

@@ -10,6 +10,7 @@
 #include "cli/run_config.h"
 #include "engine/evaluate.h"
 #include "engine/inference.h"
+#include "engine/run_folder.h"
 #include "runtime/base/arith.h"
 #include "runtime/storage/file.h"
 
@@ -88,8 +89,9 @@ static yk_status evaluate_run(const yk_inference_options *model)
 {
     const yk_cli_list no_sets = {.n_items = 0};
     yk_config config;
-    if (!yk_dir_exists(model->dir))
-        return yk_fail(YK_EINVAL, model->dir, "there is no such directory; give a run's folder");
+    char *model_dir;
+    YK_TRY(yk_run_folder_find_model(model->dir, &model_dir));
+    free(model_dir);
     char *path = yk_path_join(model->dir, "config.yaml");
     if (!path) return yk_fail(YK_ENOMEM, model->dir, "no memory for a path");
     yk_status status = YK_OK;

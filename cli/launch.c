@@ -170,7 +170,8 @@ yk_status yk_cli_launch(int argc, char **argv)
         .operands_last = true,
         .text = "Start many ranks of a run by mpirun, print where each of them is, and wait for\n"
                 "them. What follows `train` is train's own.",
-        .example = "yoke launch -n 4 train configs/demo.yaml --set train.steps=500",
+        .example =
+            "yoke launch -n 4 train configs/demo.yaml --set run.dir=runs/new --set train.steps=500",
         .options = options,
         .n_options = sizeof options / sizeof options[0],
     };

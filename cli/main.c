@@ -24,7 +24,7 @@ typedef struct subcommand {
 
 static const subcommand subcommands[] = {
     {"train", yk_cli_train, "CONFIG [--set KEY=VALUE]...", "train a model",
-     "yoke train configs/demo.yaml", false},
+     "yoke train configs/demo.yaml --set run.dir=runs/new", false},
     {"plan", yk_cli_plan, "CONFIG [--device NAME] [--fit]", "memory and time of a step",
      "yoke plan configs/demo.yaml --device 4090d", true},
     {"generate", yk_cli_generate, "DIR [--prompt TEXT]", "text from a model",

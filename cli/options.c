@@ -85,14 +85,29 @@ static const char *guess(const yk_cli_command *c, const char *name)
     return i < 0 ? NULL : names[i];
 }
 
+/* Is it one of the words that other programs use for a key? */
+static bool is_also(const char *name, const char *also)
+{
+    while (also && *also) {
+        char one[YK_CONFIG_KEY_NAME_MAX];
+        size_t length = strcspn(also, " ");
+        snprintf(one, sizeof one, "%.*s", (int)length, also);
+        if (yk_word_distance(name, one) == 0) return true;
+        also += length;
+        also += strspn(also, " ");
+    }
+    return false;
+}
+
 /* The configuration's key of this name, section or not, where the command has --set; else NULL. */
 static const char *find_key(const yk_cli_command *c, const char *name,
                             char key_out[YK_CONFIG_KEY_NAME_MAX])
 {
     if (!find(c, "set", strlen("set")) || !yk_config_nearest(name, key_out)[0]) return NULL;
     const char *dot = strrchr(key_out, '.'), *last = dot ? dot + 1 : key_out;
+    int index = yk_config_find_key(key_out);
     bool is_it = yk_word_distance(name, key_out) == 0 || yk_word_distance(name, last) == 0;
-    return is_it && yk_config_find_key(key_out) >= 0 ? key_out : NULL;
+    return index >= 0 && (is_it || is_also(name, yk_config_keys[index].also)) ? key_out : NULL;
 }
 
 /* The value that stands with an unknown option, or after it, where it reads plainly. */

@@ -74,6 +74,25 @@ static yk_status train(const yk_config *config, yk_world *world)
     return YK_OK;
 }
 
+/* Ranks are started by `yoke launch`, whose options stand before `train`. */
+static yk_status check_words(int argc, char **argv)
+{
+    static const char *const launchs[] = {"-n", "--ranks", "--hosts", "--hostfile"};
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i - 1], "--set") == 0) continue; /* a value may look like anything */
+        for (size_t j = 0; j < sizeof launchs / sizeof launchs[0]; j++) {
+            size_t n = strlen(launchs[j]), digits = strspn(argv[i] + (j ? 0 : 2), "0123456789");
+            if (strncmp(argv[i], launchs[j], n) != 0) continue;
+            const char *rest = argv[i] + n;
+            if (rest[0] && rest[0] != '=' && (j > 0 || digits == 0)) continue;
+            return yk_fail(YK_EINVAL, "train",
+                           "%s is launch's, which starts ranks: yoke launch -n 4 train CONFIG",
+                           launchs[j]);
+        }
+    }
+    return YK_OK;
+}
+
 yk_status yk_cli_parse_train(int argc, char **argv, const char **path_out, yk_cli_list *sets_out,
                              bool *done_out)
 {
@@ -93,10 +112,11 @@ yk_status yk_cli_parse_train(int argc, char **argv, const char **path_out, yk_cl
         .text =
             "Train as the YAML file CONFIG says. The run's folder gets config.yaml, metrics.jsonl\n"
             "and model/, a Hugging Face directory.",
-        .example = "yoke train configs/demo.yaml --set train.steps=500",
+        .example = "yoke train configs/demo.yaml --set run.dir=runs/new --set train.steps=500",
         .options = options,
         .n_options = sizeof options / sizeof options[0],
     };
+    YK_TRY(check_words(argc, argv));
     return yk_cli_parse(&command, argc, argv, path_out, &n, done_out);
 }
 

@@ -38,8 +38,9 @@ static yk_status set_length(yk_inference *s, const yk_inference_options *o)
     int64_t most = s->shape.max_seq_len;
     if (o->seq_len > most)
         return yk_fail(YK_EINVAL, "--seq-len",
-                       "%" PRId64 " is more than the model's %" PRId64 " positions", o->seq_len,
-                       most);
+                       "%" PRId64 " is more than the model's %" PRId64
+                       " positions; give that or less",
+                       o->seq_len, most);
     s->config.train.seq_len = o->seq_len > 0 ? o->seq_len : yk_min(most, CONTEXT_DEFAULT);
     s->config.train.batch = s->config.train.micro_batch = o->batch;
     s->config.precision.compute = o->dtype;

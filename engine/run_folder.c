@@ -34,7 +34,11 @@ yk_status yk_run_folder_check(const yk_config *config)
     bool finished = holds_model(model);
     free(model);
     if (!finished) return YK_OK;
-    return yk_fail(YK_EINVAL, dir, "a run is there already; remove it or give another run.dir");
+    return yk_fail(
+        YK_EINVAL, dir,
+        "a run is there already; give another run.dir, or remove this one; to go on from "
+        "its weights add model.init: %s",
+        dir);
 }
 
 /* The configuration as text, by way of a buffer, so that the file is replaced at once. */
@@ -93,8 +97,8 @@ yk_status yk_run_folder_find_model(const char *dir, char **model_dir_out)
 {
     char *model = NULL;
     if (!yk_dir_exists(dir))
-        return yk_fail(YK_EINVAL, dir,
-                       "there is no such directory; give a model or a run's folder");
+        return yk_fail(YK_EINVAL, dir, "%s; give a model's or a run's folder",
+                       yk_file_exists(dir) ? "it is a file" : "there is no such directory");
     YK_TRY(join(dir, holds_model(dir) ? "" : "model", &model));
     if (!holds_model(model)) {
         free(model);

@@ -232,12 +232,14 @@ static yk_status guard(yk_trainer *t, int64_t step, const yk_step_result *result
     if (bad.unit >= 0 && t->world)
         snprintf(where, sizeof where, " on rank %d on %s", bad.rank,
                  yk_world_host(t->world, bad.rank));
-    return yk_fail(YK_EDIVERGED, "training",
-                   "gradients were not finite in %" PRId64 " steps in a row, up to step %" PRId64
-                   ", first in %s%s; lower optim.lr, or raise precision with precision.compute",
-                   result->skips_in_a_row, step,
-                   param < 0 ? "no parameter" : yk_model_params(t->engine->model)[param].name,
-                   where);
+    return yk_fail(
+        YK_EDIVERGED, "training",
+        "gradients were not finite in %" PRId64 " steps in a row, up to step %" PRId64
+        ", first in %s%s; lower optim.lr%s",
+        result->skips_in_a_row, step,
+        param < 0 ? "no parameter" : yk_model_params(t->engine->model)[param].name, where,
+        t->config->precision.compute == YK_F32 ? ", or give schedule.warmup more steps"
+                                               : ", or raise precision with precision.compute");
 }
 
 /* How much of the device the step used, and how it is. */
@@ -354,8 +356,10 @@ static yk_status stop_early(yk_trainer *t, int64_t step)
     yk_progress_break(&t->progress);
     if (t->last_saved != step) YK_TRY(save(t, step));
     if (yk_trainer_speaks(t))
-        printf("stopped by a signal after step %" PRId64 "; the weights are saved in %s/model\n",
-               step + 1, t->config->run.dir);
+        printf("stopped by a signal after step %" PRId64
+               "; the weights are saved in %s/model; to go "
+               "on from them: the same with model.init: %s and another run.dir\n",
+               step + 1, t->config->run.dir, t->config->run.dir);
     return YK_ESTOPPED;
 }
 

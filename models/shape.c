@@ -6,6 +6,7 @@
 
 #include "models/model.h"
 #include "runtime/base/arith.h"
+#include "runtime/base/words.h"
 
 /* Logit columns and embedding rows come in multiples of this: matrix units like them even. */
 #define VOCAB_UNIT 64
@@ -56,14 +57,19 @@ static const char *const family_names[] = {"gpt2", "llama", "qwen2"};
 static yk_status find_preset(const char *name, yk_model_shape *shape_out)
 {
     char known[512] = "";
+    const char *names[N_PRESETS];
     for (size_t i = 0; i < N_PRESETS; i++) {
+        names[i] = presets[i].name;
         if (strcmp(presets[i].name, name) == 0) {
             *shape_out = presets[i].shape;
             return YK_OK;
         }
         strcat(strcat(known, i ? ", " : ""), presets[i].name);
     }
-    return yk_fail(YK_EINVAL, "model.preset", "there is no '%s'; choose among %s", name, known);
+    int nearest = yk_word_guess(name, names, N_PRESETS);
+    return yk_fail(YK_EINVAL, "model.preset", "there is no '%s'%s%s; choose among %s", name,
+                   nearest < 0 ? "" : ", the nearest is ", nearest < 0 ? "" : names[nearest],
+                   known);
 }
 
 bool yk_model_is_preset(const char *name)
@@ -263,10 +269,10 @@ yk_status yk_model_shape_check(yk_model_shape *s, const char *source)
     YK_TRY(check_size(source, "heads", s->heads, 1 << 16));
     YK_TRY(check_size(source, "kv_heads", s->kv_heads, 1 << 16));
     if (s->head_size == 0)
-        return yk_fail(YK_EINVAL, source,
-                       "a width of %" PRId64 " does not divide into %" PRId64
-                       " heads; change one, or give head_size",
-                       s->width, s->heads);
+        return yk_fail(
+            YK_EINVAL, source,
+            "a width of %" PRId64 " does not divide into %" PRId64 " heads; change one, or give %s",
+            s->width, s->heads, strcmp(source, "model") == 0 ? "model.head_size" : "head_dim");
     YK_TRY(check_size(source, "head_size", s->head_size, 1024));
     YK_TRY(check_size(source, "ffn", s->ffn, 1 << 22));
     YK_TRY(check_size(source, "vocab", s->vocab, 1 << 24));

@@ -64,7 +64,8 @@ static yk_status check_schedule(const yk_config *c)
 {
     if (c->schedule.warmup > c->train.steps)
         return yk_fail(YK_EINVAL, "schedule.warmup",
-                       "%" PRId64 " steps are more than train.steps, %" PRId64 "; lower it",
+                       "%" PRId64 " steps are more than train.steps, %" PRId64
+                       "; lower schedule.warmup, or raise train.steps",
                        c->schedule.warmup, c->train.steps);
     return YK_OK;
 }

@@ -145,8 +145,9 @@ static yk_status assign_choice(void *member, const yk_config_key *key, const yk_
         names[n++] = c->name;
     }
     char why[64];
+    const char *meant = yk_word_distance(text, "gpu") == 0 ? "cuda" : text;
     snprintf(why, sizeof why, "is not a choice, the nearest is %s",
-             names[yk_word_nearest(text, names, n)]);
+             names[yk_word_nearest(meant, names, n)]);
     return fail_value(place, key, text, why);
 }
 

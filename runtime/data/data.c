@@ -128,10 +128,11 @@ static yk_status make_val_of_train(yk_dataset *d, double fraction, int64_t *end_
     if (fraction > 0) {
         YK_TRY(make_part(d, YK_SPLIT_VAL, space, space->n_tokens - n, space->n_tokens));
         if (d->parts[YK_SPLIT_VAL].n_windows == 0) {
-            return yk_fail(YK_EINVAL, "data.val_fraction",
-                           "%g of %lld tokens leaves nothing to "
-                           "validate on; set 0 or a larger fraction",
-                           fraction, (long long)space->n_tokens);
+            return yk_fail(
+                YK_EINVAL, "data.val_fraction",
+                "%g of %lld tokens leaves nothing to "
+                "validate on: a window takes %lld; give more data, a larger fraction, or 0",
+                fraction, (long long)space->n_tokens, (long long)d->seq_len + 1);
         }
     }
     *end_out = space->n_tokens - n;
@@ -314,6 +315,7 @@ yk_status yk_dataset_report(const yk_dataset *dataset, const yk_data_fault *faul
 {
     return yk_fail(YK_EFORMAT, fault->path,
                    "token %lld is id %lld, outside of the vocabulary of %lld; use data made by the "
-                   "model's own tokenizer, or set data.dtype and model.vocab to what it is",
-                   (long long)fault->position, (long long)fault->id, (long long)dataset->vocab);
+                   "model's own tokenizer, or set data.dtype and model.vocab to what it is%s",
+                   (long long)fault->position, (long long)fault->id, (long long)dataset->vocab,
+                   dataset->vocab < 256 ? " (bytes of text need model.vocab: 256)" : "");
 }

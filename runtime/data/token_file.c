@@ -96,7 +96,8 @@ static yk_status map_path(yk_token_file *file, char *path)
     file->path = path;
     yk_file_map_close(&file->map);
     YK_TRY(yk_file_map_open(path, &file->map));
-    if (file->map.bytes == 0) return yk_fail(YK_EFORMAT, path, "is empty");
+    if (file->map.bytes == 0)
+        return yk_fail(YK_EFORMAT, path, "it is empty; give a file that has tokens or text");
     return YK_OK;
 }
 

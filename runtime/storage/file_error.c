@@ -32,8 +32,9 @@ yk_status yk_file_error(const char *verb, const char *path, int err)
 {
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (known[i].err != err) continue;
-        return yk_fail(known[i].status, path, "cannot %s: %s; %s", verb, strerror(err),
-                       known[i].advice);
+        return yk_fail(known[i].status, path, "cannot %s: %s; %s%s", verb, strerror(err),
+                       known[i].advice,
+                       err == ENOENT && path[0] != '/' ? ", from the folder you are in" : "");
     }
     return yk_fail(YK_EIO, path, "cannot %s: %s", verb, strerror(err));
 }

@@ -87,12 +87,15 @@ refused "absent: there is no such directory" absent
 cp -r cut unvalidated && sed -i 's/val_fraction: .*/val_fraction: 0/' unvalidated/config.yaml
 refused "this run has no validation data; give --data FILE" unvalidated
 refused "absent: there is no such directory" absent --data val.txt
+refused "tiny.yaml: it is a file; give a model's or a run's folder" tiny.yaml
+mkdir bare
+refused "bare: it holds neither config.json nor model/config.json" bare
 refused "absent.txt: cannot open" tiny-gpt2 --data absent.txt
 : >empty.txt
-refused "is empty" tiny-gpt2 --data empty.txt
+refused "it is empty; give a file that has tokens or text" tiny-gpt2 --data empty.txt
 printf x >one.txt
 refused "too few" tiny-gpt2 --data one.txt
-refused "129 is more than the model's 128 positions" tiny-gpt2 --data val.txt --seq-len 129
+refused "129 is more than the model's 128 positions; give that or less" tiny-gpt2 --data val.txt --seq-len 129
 perl -e 'print pack("V256", 20240520, 1, 200), pack("v*", (7) x 150, 300, (7) x 49)' >ids.bin
 refused "token 150 is id 300, outside of the vocabulary of 256" tiny-gpt2 --data ids.bin
 

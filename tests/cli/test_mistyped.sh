@@ -41,6 +41,23 @@ case_is "a key that is given as an option is --set's"
 refused "device is a key of the configuration: --set device=cpu" train own.yaml --device cpu
 refused "train.batch is a key of the configuration: --set train.batch=4" plan own.yaml --batch=4
 refused "optim.lr is a key of the configuration: --set optim.lr=VALUE" train own.yaml --lr
+refused "model.init is a key of the configuration: --set model.init=runs" train own.yaml --resume runs
+
+case_is "launch's options, given to train, lead there"
+for words in "-n 2" -n2 --ranks=2 "--hosts a:2" "--hostfile f"; do
+    # shellcheck disable=SC2086
+    refused "is launch's, which starts ranks: yoke launch -n 4 train CONFIG" train $words own.yaml
+done
+refused "there is no option \"-nx\"" train -nx own.yaml
+refused '"-n=2": there is no such key' train own.yaml --set -n=2
+
+case_is "a benchmark or a device that there is not"
+refused 'bench: there is no "stp"; choose among ops, step, comm' bench stp
+refused "for another card take the one most like it, with memory.device_limit" plan own.yaml --device v100
+refused "bytes of text need model.vocab: 256" train own.yaml --set model.vocab=100
+printf hello >five.txt
+refused "leaves nothing to validate on: a window takes 33; give more data, a larger fraction, or 0" \
+    train own.yaml --set data.train=five.txt --set data.val_fraction=0.05
 
 case_is "a device by its name in any case, the nearest to one that is none, and this machine's own"
 run "$yoke" plan own.yaml --device 4090D

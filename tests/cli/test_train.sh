@@ -260,7 +260,7 @@ stopped_by() {
     expect_status 75
     [ -z "$err" ] || fail "words on stderr"
     expect_text out "stopped by a signal after step"
-    expect_text out "the weights are saved in $2/model"
+    expect_text out "the weights are saved in $2/model; to go on from them: the same with model.init: $2 and another run.dir"
     [ "$(field "$2" step | tail -n 1)" -eq $(($(sed -n 's/^stopped .* step \([0-9]*\);.*/\1/p' <<<"$out") - 1)) ] ||
         fail "metrics.jsonl ends at another step"
     run "$yoke" eval "$2" --data val.txt --seq-len 32

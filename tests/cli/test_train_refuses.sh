@@ -58,11 +58,12 @@ refused 'the nearest is optim.lr' optim.learning_rate=1
 refused '"fast" is not a number' optim.lr=fast
 refused '"0" is out of range' train.steps=0
 refused 'there is no =' train.steps
-refused "more than train.steps" schedule.warmup=4
+refused "lower schedule.warmup, or raise train.steps" schedule.warmup=4
 refused "the nearest that is: 8" train.batch=7 train.micro_batch=2
-refused "there is no 'tiny-gtp2'; choose among gpt2-124m" model.preset=tiny-gtp2
+refused "there is no 'tiny-gtp2', the nearest is tiny-gpt2; choose among gpt2-124m" model.preset=tiny-gtp2
+refused "; choose among gpt2-124m" model.preset=zzzzzzzz
 refused "no model is given" model.preset=
-refused "does not divide into 3 heads" model.heads=3
+refused "does not divide into 3 heads; change one, or give model.head_size" model.heads=3
 refused "129 is more than the model's 128 positions" train.seq_len=129
 refused "nothing that was tried would fit; raise memory.device_limit, or take" memory.device_limit=1MiB
 refused "and 10 bytes may be used (memory.device_limit); " memory.device_limit=10
@@ -78,8 +79,8 @@ refused "no data is given" data.train=
 refused "absent.txt: cannot open: No such file" data.train=absent.txt
 refused "no file matches" 'data.train=absent*.txt'
 : >empty.txt
-refused "empty.txt: is empty" data.train=empty.txt
-refused "empty.txt: is empty" data.val=empty.txt
+refused "empty.txt: it is empty" data.train=empty.txt
+refused "empty.txt: it is empty" data.val=empty.txt
 printf 'too short' >short.txt
 refused "9 tokens are too few for a window" data.train=short.txt data.val_fraction=0
 refused "leaves nothing to validate on" data.train=short.txt train.seq_len=4
@@ -226,7 +227,7 @@ case_is "a folder that cannot be, or holds a finished run"
 refused "text.txt: it is a file; give another run.dir" run.dir=text.txt
 refused "text.txt: " run.dir=text.txt/run
 before=$(find good -type f -exec cksum {} + | sort)
-refused "good: a run is there already; remove it or give another run.dir" run.dir=good
+refused "good: a run is there already; give another run.dir, or remove this one; to go on from its weights add model.init: good" run.dir=good
 [ "$(find good -type f -exec cksum {} + | sort)" = "$before" ] || fail "the finished run has changed"
 refused "good/: a run is there already" run.dir=good/
 

@@ -104,7 +104,7 @@ case_is "wrong data is told once, with status 2, and nothing is written"
 rm -rf runs
 run timeout -k 5 "$(limit 40)" "$yoke" launch -n 2 train run.yaml --set data.train=none.txt
 expect_status 2
-[ "$err" = "yoke: none.txt: cannot open: No such file or directory; check the path" ] || fail "other words"
+[ "$err" = "yoke: none.txt: cannot open: No such file or directory; check the path, from the folder you are in" ] || fail "other words"
 [ ! -e runs ] || fail "a folder was made"
 
 passed

@@ -186,7 +186,9 @@ yk_status yk_device_spec_find(const char *name, yk_device_spec *spec_out)
         strcat(names, known_specs[i].short_name);
     }
     int nearest = yk_word_guess(name, words, N_KNOWN);
-    return yk_fail(YK_EINVAL, name, "no such device is known%s%s; known are %s",
+    return yk_fail(YK_EINVAL, name,
+                   "no such device is known%s%s; known are %s; for another card take the one most "
+                   "like it, with memory.device_limit",
                    nearest < 0 ? "" : ", the nearest is ", nearest < 0 ? "" : words[nearest],
                    names);
 }

@@ -324,8 +324,10 @@ static void steps_lengths_and_scales_go_together(void **state)
 {
     (void)state;
     CHECK_SAYS("", "train.steps=10", "schedule.warmup=10", NULL);
-    CHECK_SAYS("yoke: schedule.warmup: 11 steps are more than train.steps, 10; lower it\n",
-               "train.steps=10", "schedule.warmup=11", NULL);
+    CHECK_SAYS(
+        "yoke: schedule.warmup: 11 steps are more than train.steps, 10; lower schedule.warmup, or "
+        "raise train.steps\n",
+        "train.steps=10", "schedule.warmup=11", NULL);
     CHECK_SAYS("", "model.max_seq_len=64", "train.seq_len=64", NULL);
     CHECK_SAYS("yoke: train.seq_len: 65 is longer than model.max_seq_len, 64; lower it or raise "
                "that\n",

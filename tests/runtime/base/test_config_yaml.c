@@ -266,7 +266,7 @@ static void a_value_of_the_wrong_type_says_what_was_found_and_what_is_wanted(voi
          "1: precision.compute: \"fp23\" is not a choice, the nearest is "
          "fp32; give one of fp32, bf16, fp16"},
         {"device: gpu",
-         "1: device: \"gpu\" is not a choice, the nearest is cpu; give one of auto, cpu, cuda"},
+         "1: device: \"gpu\" is not a choice, the nearest is cuda; give one of auto, cpu, cuda"},
         {"memory.device_limit: 24G", "1: memory.device_limit: \"24G\" is not a size in bytes; give "
                                      "a size such as 24GiB or 512MiB, 0 to 64TiB"},
         {"run.dir: [a]", "1: run.dir: a list is given; give a string"},
