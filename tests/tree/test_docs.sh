@@ -40,6 +40,15 @@ check_commands() {
     done)
 }
 
+# check_demos ROOT: a line for each command that trains the demo without a folder of its own: `make demo` has written
+# that of the file's name, and the command would be refused.
+check_demos() {
+    (cd "$1" && { sources . '*.md'; sources . 'cli/*.c'; } | while read -r page; do
+        awk -v md="${page##*.}" '/^ *```/ {inside = !inside; next} inside || md != "md"' "$page" |
+            grep -E 'yoke (launch .*)?train configs/demo.yaml' | grep -v 'run\.dir=' | sed "s|^|$page: |"
+    done)
+}
+
 "$yoke" config | sed -n 's/^\([a-z0-9_.]*\)  (.*/\1/p' >"$scratch/keys"
 [ -s "$scratch/keys" ] || fail "yoke config names no key"
 
@@ -51,6 +60,7 @@ put "$bad/docs/page.md" <<'EOF'
 $ yoke train a.yaml --set optim.lr=1
 build/yoke eval runs/a --dato b.txt
 yoke sing a.yaml
+yoke launch -n 2 train configs/demo.yaml
 ```
 EOF
 
@@ -63,7 +73,12 @@ run check_commands "$bad"
 [ "$(sed 's|^\./||' <<<"$out")" = "docs/page.md: eval has no option --dato
 docs/page.md: there is no command sing" ] || fail "other complaints"
 
+run check_demos "$bad"
+[ "$(sed 's|^\./||' <<<"$out")" = "docs/page.md: yoke launch -n 2 train configs/demo.yaml" ] || fail "other complaints"
+
 case_is "the tree has none"
+run check_demos "$YK_SOURCE"
+[ -z "$out" ] || fail "commands that are refused once the demo has run"
 run check_links "$YK_SOURCE"
 [ -z "$out" ] || fail "dead links"
 run check_keys "$YK_SOURCE"
