@@ -49,6 +49,22 @@ check_demos() {
     done)
 }
 
+# plan_again PAGE: a line for each plan in a block of a page, `$ yoke plan FILE ...`, whose output is not what the block
+# shows between its "..."; the files are the page's, in blocks that begin with `# FILE`.
+plan_again() {
+    rm -rf "$scratch/plans" && mkdir "$scratch/plans" && (cd "$scratch/plans" || exit
+        awk '/^```/ {inside = !inside; name = ""; n += inside; next}
+             inside && /^# [a-z0-9]+\.yaml$/ {name = $2}
+             inside {print > (name ? name : n ".block")}' "$1"
+        grep -lE '^\$ yoke plan ' ./*.block | while read -r block; do
+            read -r -a words < <(sed -n '1s/^\$ yoke //p' "$block")
+            said=$("$yoke" "${words[@]}" 2>&1 | tr -s ' \n' ' ')
+            tail -n +2 "$block" | tr -s ' \n' ' ' | sed 's/\.\.\./\n/g; s/ *$//' | while read -r piece || [ -n "$piece" ]; do
+                [[ $said == *"$piece"* ]] || echo "${words[*]}: there is no '$piece' in: $said"
+            done
+        done)
+}
+
 "$yoke" config | sed -n 's/^\([a-z0-9_.]*\)  (.*/\1/p' >"$scratch/keys"
 [ -s "$scratch/keys" ] || fail "yoke config names no key"
 
@@ -75,6 +91,28 @@ docs/page.md: there is no command sing" ] || fail "other complaints"
 
 run check_demos "$bad"
 [ "$(sed 's|^\./||' <<<"$out")" = "docs/page.md: yoke launch -n 2 train configs/demo.yaml" ] || fail "other complaints"
+
+case_is "a plan that a page shows otherwise than it is, is found"
+put "$bad/docs/plan.md" <<'EOF'
+```yaml
+# tiny.yaml
+model: {preset: gpt2-124m}
+```
+```
+$ yoke plan tiny.yaml --device 4090d
+memory      item                                    bytes
+...
+limit                                   23.64 GiB  25383256718
+```
+EOF
+run plan_again "$bad/docs/plan.md"
+expect_text out "plan tiny.yaml --device 4090d: there is no 'limit 23.64 GiB 25383256718' in: "
+[ "$(wc -l <<<"$out")" -eq 1 ] || fail "other complaints"
+
+case_is "the plans of docs/memory.md are what is planned"
+run plan_again "$YK_SOURCE/docs/memory.md"
+[ -z "$out" ] || fail "other plans"
+[ "$(ls "$scratch/plans"/*.yaml | wc -l)" -eq 4 ] || fail "not four files"
 
 case_is "the tree has none"
 run check_demos "$YK_SOURCE"
