@@ -137,7 +137,8 @@ const yk_config_key yk_config_keys[] = {
      .text =
          "A known model, such as gpt2-124m, llama3-8b or qwen2.5-0.5b, with random weights. Single "
          "keys below change its shape."},
-    {STRING(model.init), .initial = "", .also = "init_from model_name_or_path pretrained resume resume_from_checkpoint",
+    {STRING(model.init), .initial = "",
+     .also = "init_from model_name_or_path pretrained resume resume_from_checkpoint",
      .text =
          "A Hugging Face directory (config.json, safetensors), or the folder of a run, to start "
          "from. Unset: random weights."},
