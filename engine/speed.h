@@ -18,7 +18,8 @@
 double yk_speed_sheet(const yk_device_spec *spec, yk_dtype dtype, bool tf32);
 
 /* Operations/s of a large product of random matrices on `device`, the best of a few. Takes memory of
- * its own and gives it back; some tens of milliseconds on a GPU.                          [local]
+ * its own and gives it back; some tens of milliseconds on a GPU, a quarter of a second on
+ * processors.                                                                             [local]
  *
  * YK_ENOMEM  there is not enough memory
  */

@@ -35,6 +35,9 @@ holds "$(number mfu) > 0 && $(number mfu_product) > 0 && $(number host_ms) > 0 &
 parts=$(($(number persistent_bytes) + $(number activation_bytes) + $(number workspace_bytes)))
 [ "$(number device_bytes)" -eq "$parts" ] || fail "the arenas do not add up"
 
+case_is "the product that a step is compared with is timed for long enough to have the processors for a while"
+holds "$(number product) >= 0.25 && $(number mfu_product) < 1"
+
 case_is "it learns the batch that it is given again and again"
 holds "$(number loss_last) < $(number loss_first)"
 holds "$(number loss_first) > 5 && $(number loss_first) < 6.5"
