@@ -115,10 +115,11 @@ static yk_status save(yk_trainer *t, int64_t step)
 
 /* Sample what the model writes. A signal ends a lone rank's sample; several finish theirs, since
  * they would have to ask equally often and their texts might end at different tokens. */
-static yk_status sample(yk_trainer *t)
+static yk_status sample(yk_trainer *t, int64_t step)
 {
     yk_evaluate_watch watch = {watch_evaluation, t};
     yk_progress_break(&t->progress);
+    if (yk_trainer_speaks(t)) printf("step %" PRId64 "  the model writes:\n", step + 1);
     yk_status status = yk_write_sample(t->engine, t->config, t->n_ranks == 1 ? &watch : NULL,
                                        yk_trainer_speaks(t) ? stdout : NULL);
     if (status != YK_ESTOPPED) return status;
@@ -161,7 +162,7 @@ static yk_status between_steps(yk_trainer *t, int64_t step, yk_metrics_row *row)
     YK_TRY(finish_communication(t, row));
     if (last || is_due(step, c->checkpoint.every)) YK_TRY(save(t, step));
     if (has_validation(t) && (last || is_due(step, c->eval.every))) YK_TRY(validate(t, step, row));
-    if (is_due(step, c->sample.every) && !t->stopping) YK_TRY(sample(t));
+    if (is_due(step, c->sample.every) && !t->stopping) YK_TRY(sample(t, step));
     return finish_communication(t, &others);
 }
 

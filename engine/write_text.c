@@ -8,12 +8,19 @@ typedef struct printer {
     yk_decoder decoder;
     FILE *out; /* NULL: nowhere */
     const yk_evaluate_watch *watch;
+    bool plain;
 } printer;
+
+/* What would move a terminal's cursor, ring or recolour it. */
+static bool is_control(char c)
+{
+    return (c >= 0 && c < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+}
 
 static yk_status print(printer *p, const char *text, int64_t n)
 {
     if (!p->out) return YK_OK;
-    if (n > 0) fwrite(text, 1, (size_t)n, p->out);
+    for (int64_t i = 0; i < n; i++) putc(p->plain && is_control(text[i]) ? '?' : text[i], p->out);
     return fflush(p->out) == 0 ? YK_OK : yk_fail(YK_EIO, "output", "it cannot be written");
 }
 
@@ -51,7 +58,7 @@ static yk_status encode_prompt(yk_tokenizer *tokenizer, const char *prompt, yk_t
 static yk_status write_text(yk_engine *engine, yk_tokenizer *tokenizer,
                             const yk_write_options *options, yk_tokens *tokens, FILE *out)
 {
-    printer p = {.out = out, .watch = options->watch};
+    printer p = {.out = out, .watch = options->watch, .plain = options->plain};
     YK_TRY(encode_prompt(tokenizer, options->prompt, tokens));
     yk_generate_options g = {
         .prompt = tokens->ids,
@@ -105,6 +112,7 @@ yk_status yk_write_sample(yk_engine *engine, const yk_config *config,
         .max_tokens = config->sample.tokens,
         .sample = {.temperature = 0.8, .top_p = 1.0, .seed = config->train.seed},
         .watch = watch,
+        .plain = true,
     };
     YK_TRY(yk_tokenizer_open(config->data.tokenizer, &tokenizer));
     yk_status status = yk_write_text(engine, tokenizer, &o, out);

@@ -13,6 +13,7 @@ typedef struct yk_write_options {
     int64_t max_tokens;
     yk_sample_options sample;
     const yk_evaluate_watch *watch; /* asked at each new token; NULL: nobody is */
+    bool plain;                     /* control characters but line ends and tabs become '?' */
 } yk_write_options;
 
 /* Print the prompt and what the model makes of it, piece by piece, and end the line.    [local]

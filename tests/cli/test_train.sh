@@ -221,9 +221,15 @@ expect_text err "lower optim.lr"
 case_is "evaluation, samples and savings come when they are due"
 train due eval.every=2 sample.every=2 sample.prompt="the yoke" sample.tokens=8 log.every=3
 [ "$(grep -c "the yoke" <<<"$out")" -eq 2 ] || fail "not two samples"
+[ "$(grep -A1 "^step [24]  the model writes:" <<<"$out" | grep -c "^the yoke")" -eq 2 ] || fail "not each under a line of its step"
 [ "$(field due val_loss | wc -l)" -eq 2 ] || fail "not two validation losses"
 [ "$(grep -c "^step ./4  loss" <<<"$out")" -eq 3 ] || fail "not the lines of steps 1, 3 and 4"
 expect_same runs/tiny due
+
+case_is "a sample moves no cursor"
+train controls sample.every=1 sample.prompt='"the\x1b[31m\tyoke"' sample.tokens=64
+[ "$(grep -ac $'^the?\\[31m\tyoke' <<<"$out")" -eq 4 ] || fail "the prompt is shown otherwise"
+[ -z "$(LC_ALL=C tr -cd '\000-\010\013-\037\177' <<<"$out")" ] || fail "control characters"
 
 case_is "of several ranks the first speaks"
 if command -v mpirun >/dev/null; then
