@@ -40,10 +40,12 @@ static const char *find_failure(char *text)
     return found;
 }
 
-static void print_failure(char *errors)
+static void print_failure(char *errors, int status)
 {
     const char *failure = find_failure(errors);
-    json_t *object = json_pack("{s:s}", "error", failure ? failure : "it ended without a word");
+    if (!failure)
+        failure = WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "it ended without a word";
+    json_t *object = json_pack("{s:s}", "error", failure);
     char *text = object ? json_dumps(object, 0) : NULL;
     if (text) puts(text);
     free(text);
@@ -56,7 +58,7 @@ static int pass_on(int output, int errors, int status)
     char *out = take(output), *err = take(errors);
     if (err) fputs(err, stderr);
     if (out) fputs(out, stdout);
-    if (status != 0 && out && !out[0] && err) print_failure(err);
+    if (status != 0 && out && !out[0] && err) print_failure(err, status);
     free(out);
     free(err);
     if (WIFSIGNALED(status)) { /* it is ours to end by, too */
@@ -76,6 +78,8 @@ static yk_status as_status(int exit_status)
 yk_status yk_cli_answer_json(yk_status (*run)(int argc, char **argv), int argc, char **argv)
 {
     int output = memfd_create("output", MFD_CLOEXEC), errors = memfd_create("errors", MFD_CLOEXEC);
+    signal(SIGCHLD,
+           SIG_DFL); /* who ignores it, as some supervisors do, is told of no child's end */
     pid_t parent = getpid(), child = output < 0 || errors < 0 ? -1 : fork();
     if (child < 0) return yk_fail(YK_EIO, argv[0], "no process for it: %s", strerror(errno));
     if (child == 0) {
@@ -86,7 +90,9 @@ yk_status yk_cli_answer_json(yk_status (*run)(int argc, char **argv), int argc, 
         return run(argc, argv);
     }
     int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    pid_t ended;
+    while ((ended = waitpid(child, &status, 0)) < 0 && errno == EINTR) continue;
+    if (ended < 0) return yk_fail(YK_EIO, argv[0], "its process is lost: %s", strerror(errno));
     int exit_status = pass_on(output, errors, status);
     close(output);
     close(errors);

@@ -442,6 +442,11 @@ refused "--device: its value is empty" tiny.yaml --device=
 refused "--peer-to-peer: maybe is neither on nor off" large.yaml --device h200 --ranks 2 --peer-to-peer maybe
 refused "it shows one step, and --fit lists many" large.yaml --device h200 --fit --trace t.json
 
+case_is "a failure is told under --json where ends of children are ignored, too"
+run env --ignore-signal=CHLD "$yoke" plan absent.yaml --json
+expect_status 2
+expect_text out '"error": "absent.yaml: cannot open'
+
 case_is "a device may stand in for the file's, and not contradict another option"
 refused "--device: 4090d contradicts --set device=cpu" large.yaml --device 4090d --set device=cpu
 refused "--device: cpu contradicts --set device=cuda" tiny.yaml --set device=cuda --device cpu
