@@ -22,7 +22,7 @@
 #define PATH_BYTES 1200
 #define TEXT_BYTES 2048
 
-#define DOUBLINGS_MAX 8 /* a file that says more is damaged */
+#define DOUBLINGS_MAX 2 /* a file that says more is damaged */
 
 /* ---- what it is of ------------------------------------------------------------------------ */
 
@@ -123,10 +123,12 @@ static void name_line(const yk_race *race, int backend, int row, char *text)
 static int take_line(const char *text, bool has_chunks, double *seconds, int *doublings)
 {
     int used = 0;
-    bool read = has_chunks ? sscanf(text, "%lf %d%n", seconds, doublings, &used) == 2
+    long n = 0;
+    bool read = has_chunks ? sscanf(text, "%lf %ld%n", seconds, &n, &used) == 2
                            : sscanf(text, "%lf%n", seconds, &used) == 1;
     bool good = read && text[used] == '\n' && is_time(*seconds);
-    return good && abs(*doublings) <= DOUBLINGS_MAX ? used + 1 : 0;
+    if (has_chunks) *doublings = n < -DOUBLINGS_MAX || n > DOUBLINGS_MAX ? 0 : (int)n;
+    return good && n >= -DOUBLINGS_MAX && n <= DOUBLINGS_MAX ? used + 1 : 0;
 }
 
 /* Lines of the backends of `race`, each with its rows, in its order; nothing else. */

@@ -60,7 +60,7 @@ rm "$kept"/links-*
 links 2 2 cached 1048576
 file=$(find "$kept" -name 'links-*')
 good=$(cat "$file")
-for damage in 's/hostmem/nccl/' '2s/[^ ]*$/nan/' '2s/[^ ]*$/-1/' '$s/[^ ]*$/nan/' '$s/[^ ]*$/99/' '$s/ [^ ]*$//' '$s/[^ ]* \([^ ]*\)$/nan \1/' 's/gather/reduce/' '$d' '2s/$/ 7/' 's/links 3:/links 2:/' 's/links 3:.*/links 3: another/' 's/./x/'; do
+for damage in 's/hostmem/nccl/' '2s/[^ ]*$/nan/' '2s/[^ ]*$/-1/' '$s/[^ ]*$/nan/' '$s/[^ ]*$/99/' '$s/[^ ]*$/-8/' '$s/[^ ]*$/4294967296/' '$s/ [^ ]*$//' '$s/[^ ]* \([^ ]*\)$/nan \1/' 's/gather/reduce/' '$d' '2s/$/ 7/' 's/links 3:/links 2:/' 's/links 3:.*/links 3: another/' 's/./x/'; do
     sed "$damage" <<<"$good" >"$file"
     links 2 2 cached 1048576
     is_measured
