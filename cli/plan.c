@@ -35,14 +35,14 @@ static yk_status print(const yk_config *config, const request *r, const yk_model
     yk_plan plan;
     if (r->fit) return yk_plan_print_fits(config, shape, spec, topology, r->json, stdout);
     YK_TRY(yk_plan_make_or_print(config, shape, spec, topology, r->json ? stdout : NULL, &plan));
-    if (r->json) {
+    yk_status status = YK_OK;
+    if (r->trace[0]) status = yk_plan_trace(&plan, shape, topology, r->trace);
+    if (status == YK_OK && r->json) {
         yk_plan_print_json(&plan, stdout);
-    } else {
+    } else if (status == YK_OK) {
         print_preset(config, shape);
         yk_plan_print(&plan, stdout);
     }
-    yk_status status = YK_OK;
-    if (r->trace[0]) status = yk_plan_trace(&plan, shape, topology, r->trace);
     yk_plan_fini(&plan);
     return status;
 }

@@ -442,6 +442,11 @@ refused "--device: its value is empty" tiny.yaml --device=
 refused "--peer-to-peer: maybe is neither on nor off" large.yaml --device h200 --ranks 2 --peer-to-peer maybe
 refused "it shows one step, and --fit lists many" large.yaml --device h200 --fit --trace t.json
 
+case_is "no plan is printed that fits where its trace cannot be written"
+run "$yoke" plan tiny.yaml --json --trace absent/t.json
+expect_text out '"error": "absent/t.json'
+[[ $out != *'"fits"'* ]] || fail "both are printed: $out"
+
 case_is "a failure is told under --json where ends of children are ignored, too"
 run env --ignore-signal=CHLD "$yoke" plan absent.yaml --json
 expect_status 2
