@@ -78,15 +78,6 @@ static ports find_ports(const char *root)
 
 /* ---- interfaces --------------------------------------------------------------------------- */
 
-/* What NCCL_SOCKET_IFNAME names, where that is one interface: "eth0", "=eth0". */
-static bool is_named(char name[IF_NAMESIZE])
-{
-    const char *text = getenv("NCCL_SOCKET_IFNAME");
-    if (!text || strchr("^", text[0]) || strchr(text, ',')) return false;
-    snprintf(name, IF_NAMESIZE, "%s", text + (text[0] == '='));
-    return true;
-}
-
 /* The interface of the default route: its destination is 0. */
 static bool find_default(const char *root, char name[IF_NAMESIZE])
 {
@@ -113,6 +104,30 @@ static double read_speed(const char *root, const char *name)
     return sscanf(line, "%lf", &mbit) == 1 && mbit > 0 ? mbit : 0;
 }
 
+/* The fastest interface that NCCL_SOCKET_IFNAME names, where it gives one name or, without "=", the
+ * beginning of names: "eth", "=eth0". False where none tells a speed. */
+static bool find_named(const char *root, char name[IF_NAMESIZE])
+{
+    const char *text = getenv("NCCL_SOCKET_IFNAME");
+    if (!text || strchr("^", text[0]) || strchr(text, ',')) return false;
+    const char *wanted = text + (text[0] == '=');
+    size_t n = strlen(wanted) + (text[0] == '='); /* the end is compared, too */
+    char folder[PATH_BYTES];
+    double fastest = 0;
+    snprintf(folder, sizeof folder, "%.300s/sys/class/net", root);
+    DIR *list = opendir(folder);
+    if (!list) return false;
+    for (struct dirent *e; (e = readdir(list));) {
+        if (e->d_name[0] == '.' || strncmp(e->d_name, wanted, n) != 0) continue;
+        double mbit = read_speed(root, e->d_name);
+        bool is_first = mbit == fastest && mbit > 0 && strcmp(e->d_name, name) < 0;
+        if (mbit > fastest || is_first) snprintf(name, IF_NAMESIZE, "%.15s", e->d_name);
+        fastest = mbit > fastest ? mbit : fastest;
+    }
+    closedir(list);
+    return fastest > 0;
+}
+
 yk_uplink yk_uplink_read(const char *root, int n_ranks)
 {
     yk_uplink u = {.gbit = 0};
@@ -127,7 +142,7 @@ yk_uplink yk_uplink_read(const char *root, int n_ranks)
             snprintf(u.name, sizeof u.name, "%s", p.first);
         return u;
     }
-    if (!is_named(name) && !find_default(root, name)) return u;
+    if (!find_named(root, name) && !find_default(root, name)) return u;
     u.gbit = read_speed(root, name) / 1e3;
     if (u.gbit > 0) snprintf(u.name, sizeof u.name, "%s", name);
     return u;

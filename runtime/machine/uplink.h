@@ -1,9 +1,10 @@
 /* runtime/machine/uplink.h - how fast this machine reaches others, as the kernel tells.
  *
- * Of InfiniBand and RoCE the active ports with the highest rate, together, for libraries use all of them:
- * as many as ranks here could. Where there is none, or NCCL_IB_DISABLE forbids it, the network interface
- * that NCCL_SOCKET_IFNAME names, else the one of the default route. Rates are nominal, and virtual machines often tell
- * none.
+ * Of InfiniBand and RoCE the active ports with the highest rate, together, for libraries use all of
+ * them: as many as ranks here could. Where there is none, or NCCL_IB_DISABLE forbids it, the network
+ * interface that NCCL_SOCKET_IFNAME names (of several whose names begin so the fastest), else, and
+ * where that tells no rate, the one of the default route. Rates are nominal, and virtual machines
+ * often tell none.
  */
 #ifndef YK_RUNTIME_MACHINE_UPLINK_H
 #define YK_RUNTIME_MACHINE_UPLINK_H

@@ -66,6 +66,30 @@ static void the_default_route_has_the_interface_unless_nccl_is_given_one(void **
     expect(*state, 4, 2.5, "eth0");
 }
 
+static void nccl_is_given_the_beginning_of_a_name_or_after_an_equals_sign_all_of_it(void **state)
+{
+    put(*state, "/proc/net/route", ROUTES);
+    put(*state, "/sys/class/net/eth0/speed", "2500\n");
+    put(*state, "/sys/class/net/ib0/speed", "100000\n");
+    put(*state, "/sys/class/net/ib1/speed", "200000\n");
+    put(*state, "/sys/class/net/ib2/speed", "200000\n");
+    setenv("NCCL_SOCKET_IFNAME", "ib", 1);
+    expect(*state, 4, 200, "ib1");
+    setenv("NCCL_SOCKET_IFNAME", "=ib0", 1);
+    expect(*state, 4, 100, "ib0");
+    setenv("NCCL_SOCKET_IFNAME", "=ib", 1);
+    expect(*state, 4, 2.5, "eth0");
+}
+
+static void a_named_interface_without_a_speed_leaves_the_one_of_the_default_route(void **state)
+{
+    put(*state, "/proc/net/route", ROUTES);
+    put(*state, "/sys/class/net/eth0/speed", "2500\n");
+    put(*state, "/sys/class/net/eth1/speed", "-1\n");
+    setenv("NCCL_SOCKET_IFNAME", "eth1", 1);
+    expect(*state, 4, 2.5, "eth0");
+}
+
 static void the_fastest_active_ports_count_together_as_many_as_there_are_ranks(void **state)
 {
     put(*state, "/proc/net/route", ROUTES);
@@ -96,6 +120,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ON_SCRATCH(nothing_tells_nothing),
         ON_SCRATCH(the_default_route_has_the_interface_unless_nccl_is_given_one),
+        ON_SCRATCH(nccl_is_given_the_beginning_of_a_name_or_after_an_equals_sign_all_of_it),
+        ON_SCRATCH(a_named_interface_without_a_speed_leaves_the_one_of_the_default_route),
         ON_SCRATCH(the_fastest_active_ports_count_together_as_many_as_there_are_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
