@@ -1,10 +1,11 @@
 /* launch/parent.h - staying the parent of what was started.
  *
- * Signals.  The child is in a process group of its own, so that what a terminal sends (Ctrl-C) comes to
- *           this process alone, which passes it on. SIGINT, SIGTERM and SIGHUP ask the run to save and
- *           end. mpirun, sent one of those, would kill its ranks seconds later; it passes SIGUSR1 on to
- *           them and waits, so that is what the first of them becomes. From the second on mpirun gets
- *           SIGTERM, but for SIGHUP: a terminal that closes sends it more than once, and nohup has it ignored.
+ * Signals.  The child is in a process group of its own, so that what a terminal sends (Ctrl-C) comes
+ *           to this process alone, which passes it on. SIGINT, SIGTERM and SIGHUP ask the run to save
+ *           and end. mpirun, sent one of those, would kill its ranks seconds later; it passes SIGUSR1
+ *           on to them and waits, so that is what the first of them becomes. From the second on
+ *           mpirun gets SIGTERM, but for SIGHUP: a terminal that closes sends it more than once, and
+ *           nohup has it ignored.
  *           SIGUSR1 and SIGUSR2 are passed on as they are.
  * Orphans.  When this process dies, the child gets SIGTERM.
  * Threads.  Call from the main thread: signals are blocked in it and taken one by one.
