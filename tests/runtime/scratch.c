@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/base/status.h"
+#include "runtime/storage/file.h"
 
 void scratch_make(char dir[SCRATCH_PATH])
 {
@@ -62,6 +63,17 @@ const char *scratch_write(char path[SCRATCH_PATH], const char *dir, const char *
     YK_CHECK(bytes == 0 || fwrite(data, 1, (size_t)bytes, f) == (size_t)bytes);
     YK_CHECK(fclose(f) == 0);
     return path;
+}
+
+void scratch_put(const char *root, const char *path, const char *text)
+{
+    char full[2 * SCRATCH_PATH];
+    snprintf(full, sizeof full, "%s%s", root, path);
+    char *slash = strrchr(full, '/');
+    *slash = '\0';
+    YK_CHECK(yk_dir_create(full) == YK_OK);
+    *slash = '/';
+    YK_CHECK(yk_file_replace(full, text, (int64_t)strlen(text)) == YK_OK);
 }
 
 int scratch_count(const char *dir)

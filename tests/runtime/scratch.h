@@ -24,6 +24,9 @@ const char *scratch_path(char path[SCRATCH_PATH], const char *dir, const char *n
 const char *scratch_write(char path[SCRATCH_PATH], const char *dir, const char *name,
                           const void *data, int64_t bytes);
 
+/* Write a text file at `path`, which begins with a slash, below `root`, and the folders that it lies in. */
+void scratch_put(const char *root, const char *path, const char *text);
+
 /* How many entries a folder has. */
 int scratch_count(const char *dir);
 

@@ -11,27 +11,15 @@
 #include <cmocka.h>
 
 #include "runtime/machine/uplink.h"
-#include "runtime/storage/file.h"
 #include "tests/runtime/scratch.h"
-
-static void put(const char *root, const char *path, const char *text)
-{
-    char full[2 * SCRATCH_PATH];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    char *slash = strrchr(full, '/');
-    *slash = '\0';
-    assert_int_equal(yk_dir_create(full), YK_OK);
-    *slash = '/';
-    assert_int_equal(yk_file_replace(full, text, (int64_t)strlen(text)), YK_OK);
-}
 
 static void put_port(const char *root, const char *port, const char *state, const char *rate)
 {
     char path[256];
     snprintf(path, sizeof path, "/sys/class/infiniband/%s/state", port);
-    put(root, path, state);
+    scratch_put(root, path, state);
     snprintf(path, sizeof path, "/sys/class/infiniband/%s/rate", port);
-    put(root, path, rate);
+    scratch_put(root, path, rate);
 }
 
 static void expect(const char *root, int n_ranks, double gbit, const char *name)
@@ -48,17 +36,17 @@ static void expect(const char *root, int n_ranks, double gbit, const char *name)
 static void nothing_tells_nothing(void **state)
 {
     expect(*state, 4, 0, "");
-    put(*state, "/proc/net/route", ROUTES);
+    scratch_put(*state, "/proc/net/route", ROUTES);
     expect(*state, 4, 0, "");
-    put(*state, "/sys/class/net/eth0/speed", "-1\n");
+    scratch_put(*state, "/sys/class/net/eth0/speed", "-1\n");
     expect(*state, 4, 0, "");
 }
 
 static void the_default_route_has_the_interface_unless_nccl_is_given_one(void **state)
 {
-    put(*state, "/proc/net/route", ROUTES);
-    put(*state, "/sys/class/net/eth0/speed", "2500\n");
-    put(*state, "/sys/class/net/eth1/speed", "100000\n");
+    scratch_put(*state, "/proc/net/route", ROUTES);
+    scratch_put(*state, "/sys/class/net/eth0/speed", "2500\n");
+    scratch_put(*state, "/sys/class/net/eth1/speed", "100000\n");
     expect(*state, 4, 2.5, "eth0");
     setenv("NCCL_SOCKET_IFNAME", "=eth1", 1);
     expect(*state, 4, 100, "eth1");
@@ -68,11 +56,11 @@ static void the_default_route_has_the_interface_unless_nccl_is_given_one(void **
 
 static void nccl_is_given_the_beginning_of_a_name_or_after_an_equals_sign_all_of_it(void **state)
 {
-    put(*state, "/proc/net/route", ROUTES);
-    put(*state, "/sys/class/net/eth0/speed", "2500\n");
-    put(*state, "/sys/class/net/ib0/speed", "100000\n");
-    put(*state, "/sys/class/net/ib1/speed", "200000\n");
-    put(*state, "/sys/class/net/ib2/speed", "200000\n");
+    scratch_put(*state, "/proc/net/route", ROUTES);
+    scratch_put(*state, "/sys/class/net/eth0/speed", "2500\n");
+    scratch_put(*state, "/sys/class/net/ib0/speed", "100000\n");
+    scratch_put(*state, "/sys/class/net/ib1/speed", "200000\n");
+    scratch_put(*state, "/sys/class/net/ib2/speed", "200000\n");
     setenv("NCCL_SOCKET_IFNAME", "ib", 1);
     expect(*state, 4, 200, "ib1");
     setenv("NCCL_SOCKET_IFNAME", "=ib0", 1);
@@ -83,17 +71,17 @@ static void nccl_is_given_the_beginning_of_a_name_or_after_an_equals_sign_all_of
 
 static void a_named_interface_without_a_speed_leaves_the_one_of_the_default_route(void **state)
 {
-    put(*state, "/proc/net/route", ROUTES);
-    put(*state, "/sys/class/net/eth0/speed", "2500\n");
-    put(*state, "/sys/class/net/eth1/speed", "-1\n");
+    scratch_put(*state, "/proc/net/route", ROUTES);
+    scratch_put(*state, "/sys/class/net/eth0/speed", "2500\n");
+    scratch_put(*state, "/sys/class/net/eth1/speed", "-1\n");
     setenv("NCCL_SOCKET_IFNAME", "eth1", 1);
     expect(*state, 4, 2.5, "eth0");
 }
 
 static void the_fastest_active_ports_count_together_as_many_as_there_are_ranks(void **state)
 {
-    put(*state, "/proc/net/route", ROUTES);
-    put(*state, "/sys/class/net/eth0/speed", "10000\n");
+    scratch_put(*state, "/proc/net/route", ROUTES);
+    scratch_put(*state, "/sys/class/net/eth0/speed", "10000\n");
     put_port(*state, "mlx5_2/ports/1", "4: ACTIVE\n", "400 Gb/sec (4X NDR)\n");
     put_port(*state, "mlx5_1/ports/1", "4: ACTIVE\n", "400 Gb/sec (4X NDR)\n");
     put_port(*state, "mlx5_0/ports/1", "4: ACTIVE\n", "25 Gb/sec (1X EDR)\n");

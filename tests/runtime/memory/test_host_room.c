@@ -9,19 +9,7 @@
 #include <cmocka.h>
 
 #include "runtime/memory/host_room.h"
-#include "runtime/storage/file.h"
 #include "tests/runtime/scratch.h"
-
-static void put(const char *root, const char *path, const char *text)
-{
-    char full[2 * SCRATCH_PATH];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    char *slash = strrchr(full, '/');
-    *slash = '\0';
-    assert_int_equal(yk_dir_create(full), YK_OK);
-    *slash = '/';
-    assert_int_equal(yk_file_replace(full, text, (int64_t)strlen(text)), YK_OK);
-}
 
 static void expect(const char *root, int64_t bytes, const char *source)
 {
@@ -35,54 +23,54 @@ static void expect(const char *root, int64_t bytes, const char *source)
 static void without_a_cgroup_it_is_what_is_available(void **state)
 {
     expect(*state, INT64_MAX, "");
-    put(*state, "/proc/meminfo", MEMINFO);
+    scratch_put(*state, "/proc/meminfo", MEMINFO);
     expect(*state, 700 * 1024, "MemAvailable in /proc/meminfo");
 }
 
 static void the_tightest_cgroup_above_counts(void **state)
 {
-    put(*state, "/proc/meminfo", MEMINFO);
-    put(*state, "/proc/self/cgroup", "0::/slurm/job/step\n");
-    put(*state, "/sys/fs/cgroup/slurm/job/step/memory.max", "max\n");
-    put(*state, "/sys/fs/cgroup/slurm/job/step/memory.current", "4096\n");
+    scratch_put(*state, "/proc/meminfo", MEMINFO);
+    scratch_put(*state, "/proc/self/cgroup", "0::/slurm/job/step\n");
+    scratch_put(*state, "/sys/fs/cgroup/slurm/job/step/memory.max", "max\n");
+    scratch_put(*state, "/sys/fs/cgroup/slurm/job/step/memory.current", "4096\n");
     expect(*state, 700 * 1024, "MemAvailable in /proc/meminfo");
-    put(*state, "/sys/fs/cgroup/slurm/job/memory.max", "100000\n");
-    put(*state, "/sys/fs/cgroup/slurm/job/memory.current", "60000\n");
+    scratch_put(*state, "/sys/fs/cgroup/slurm/job/memory.max", "100000\n");
+    scratch_put(*state, "/sys/fs/cgroup/slurm/job/memory.current", "60000\n");
     expect(*state, 40000, "/sys/fs/cgroup/slurm/job/memory.max");
-    put(*state, "/sys/fs/cgroup/slurm/job/memory.stat",
-        "anon 30000\nfile 30000\ninactive_file 25000\nactive_file 5000\n");
+    scratch_put(*state, "/sys/fs/cgroup/slurm/job/memory.stat",
+                "anon 30000\nfile 30000\ninactive_file 25000\nactive_file 5000\n");
     expect(*state, 65000, "/sys/fs/cgroup/slurm/job/memory.max");
-    put(*state, "/sys/fs/cgroup/slurm/memory.max", "90000\n");
-    put(*state, "/sys/fs/cgroup/slurm/memory.current", "95000\n");
+    scratch_put(*state, "/sys/fs/cgroup/slurm/memory.max", "90000\n");
+    scratch_put(*state, "/sys/fs/cgroup/slurm/memory.current", "95000\n");
     expect(*state, 0, "/sys/fs/cgroup/slurm/memory.max");
 }
 
 static void a_container_sees_its_limit_at_the_root(void **state)
 {
-    put(*state, "/proc/self/cgroup", "0::/../../elsewhere\n");
-    put(*state, "/sys/fs/cgroup/memory.max", "5000\n");
-    put(*state, "/sys/fs/cgroup/memory.current", "1000\n");
+    scratch_put(*state, "/proc/self/cgroup", "0::/../../elsewhere\n");
+    scratch_put(*state, "/sys/fs/cgroup/memory.max", "5000\n");
+    scratch_put(*state, "/sys/fs/cgroup/memory.current", "1000\n");
     expect(*state, 4000, "/sys/fs/cgroup/memory.max");
 }
 
 static void version_1_is_read_too(void **state)
 {
-    put(*state, "/proc/self/cgroup", "12:cpuset:/a\n4:memory:/b/c\n1:name=systemd:/d\n");
-    put(*state, "/sys/fs/cgroup/memory/b/c/memory.limit_in_bytes", "9223372036854771712\n");
-    put(*state, "/sys/fs/cgroup/memory/b/c/memory.usage_in_bytes", "10\n");
-    put(*state, "/sys/fs/cgroup/memory/b/memory.limit_in_bytes", "7000\n");
-    put(*state, "/sys/fs/cgroup/memory/b/memory.usage_in_bytes", "3000\n");
-    put(*state, "/sys/fs/cgroup/memory/b/memory.stat",
-        "inactive_file 1\ntotal_inactive_file 500\n");
+    scratch_put(*state, "/proc/self/cgroup", "12:cpuset:/a\n4:memory:/b/c\n1:name=systemd:/d\n");
+    scratch_put(*state, "/sys/fs/cgroup/memory/b/c/memory.limit_in_bytes", "9223372036854771712\n");
+    scratch_put(*state, "/sys/fs/cgroup/memory/b/c/memory.usage_in_bytes", "10\n");
+    scratch_put(*state, "/sys/fs/cgroup/memory/b/memory.limit_in_bytes", "7000\n");
+    scratch_put(*state, "/sys/fs/cgroup/memory/b/memory.usage_in_bytes", "3000\n");
+    scratch_put(*state, "/sys/fs/cgroup/memory/b/memory.stat",
+                "inactive_file 1\ntotal_inactive_file 500\n");
     expect(*state, 4500, "/sys/fs/cgroup/memory/b/memory.limit_in_bytes");
 }
 
 static void nonsense_is_left_out(void **state)
 {
-    put(*state, "/proc/meminfo", "MemAvailable: lots\n");
-    put(*state, "/proc/self/cgroup", "0\n\n:::\n0::/x\n");
-    put(*state, "/sys/fs/cgroup/x/memory.max", "-5\n");
-    put(*state, "/sys/fs/cgroup/x/memory.current", "\n");
+    scratch_put(*state, "/proc/meminfo", "MemAvailable: lots\n");
+    scratch_put(*state, "/proc/self/cgroup", "0\n\n:::\n0::/x\n");
+    scratch_put(*state, "/sys/fs/cgroup/x/memory.max", "-5\n");
+    scratch_put(*state, "/sys/fs/cgroup/x/memory.current", "\n");
     expect(*state, INT64_MAX, "");
 }
 
