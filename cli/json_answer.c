@@ -78,8 +78,8 @@ static yk_status as_status(int exit_status)
 yk_status yk_cli_answer_json(yk_status (*run)(int argc, char **argv), int argc, char **argv)
 {
     int output = memfd_create("output", MFD_CLOEXEC), errors = memfd_create("errors", MFD_CLOEXEC);
-    signal(SIGCHLD,
-           SIG_DFL); /* who ignores it, as some supervisors do, is told of no child's end */
+    /* Who ignores it, as some supervisors do, is told of no child's end. */
+    signal(SIGCHLD, SIG_DFL);
     pid_t parent = getpid(), child = output < 0 || errors < 0 ? -1 : fork();
     if (child < 0) return yk_fail(YK_EIO, argv[0], "no process for it: %s", strerror(errno));
     if (child == 0) {
