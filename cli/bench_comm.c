@@ -11,6 +11,9 @@
  * bandwidth, where every rank's link to the host carries that much each way. So not on processors,
  * which have no such link, not between nodes, not where GPUs reach each other without the host, and
  * not for a broadcast, whose bytes take a link one way alone.
+ *
+ * On GPUs hostmem's chunks have the length that wins a race for each row, as they have in a run; a
+ * broadcast's that of a gather as long.
  */
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +22,7 @@
 #include "cli/bench_beside.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
+#include "comm/race.h"
 #include "engine/bind.h"
 #include "runtime/base/arith.h"
 #include "runtime/base/clock.h"
@@ -48,6 +52,7 @@ typedef struct bench {
     yk_stream *gather, *reduce;
     yk_arena *staging;
     yk_comm *comm;
+    yk_race race; /* of the row that is timed, over the group's backend */
     yk_dtype dtype;
     char *buffer; /* (buffer_bytes) device memory */
     int64_t buffer_bytes, min_bytes, max_bytes;
@@ -60,7 +65,7 @@ typedef struct bench {
 /* What was measured of a buffer. */
 typedef struct row {
     kind kind;
-    int64_t bytes;
+    int64_t bytes, chunk_bytes; /* chunks: 0 where nothing is known of them */
     double seconds;
     bool has_loss;
     double loss; /* the share of their rate that products lose beside it */
@@ -180,6 +185,24 @@ static yk_status time_row(const bench *b, kind k, int64_t count, double *seconds
     return YK_OK;
 }
 
+static bool is_gather(kind k)
+{
+    return k == GATHER || k == BROADCAST;
+}
+
+/* Give chunks the length that a run would; on processors that is the rule's. */
+static yk_status race_lengths(bench *b, kind k, int64_t count)
+{
+    static const yk_race_kind kinds[N_KINDS] = {YK_RACE_GATHER, YK_RACE_SCATTER, YK_RACE_ALL_REDUCE,
+                                                YK_RACE_GATHER};
+    yk_race_track track = {b->world, b->comm, is_gather(k) ? b->gather : b->reduce, b->buffer};
+    if (b->race.backends[0] != YK_COMM_HOSTMEM || !b->race.tries_lengths) return YK_OK;
+    b->race.n_rows = 1;
+    b->race.rows[0] = (yk_race_row){
+        .kind = kinds[k], .dtype = b->dtype, .count = count * yk_comm_size(b->comm), .calls = 1};
+    return yk_race_time(&track, &b->race, &b->race.rows[0], 0);
+}
+
 /* ---- products beside it ------------------------------------------------------------------- */
 
 typedef struct collective {
@@ -231,6 +254,7 @@ static void print_json_row(const bench *b, const row *r, double algorithm, doubl
            "\"algorithm_rate\": %.6g, \"bus_rate\": %.6g",
            b->n_rows ? ", " : "", yk_comm_backend_name(b->comm), kind_names[r->kind],
            (long long)r->bytes, r->seconds, algorithm, bus);
+    if (r->chunk_bytes > 0) printf(", \"chunk_bytes\": %lld", (long long)r->chunk_bytes);
     if (has_share(b, r->kind)) printf(", \"link_share\": %.4f", bus / b->link_rate);
     if (r->has_loss) printf(", \"product_loss\": %.4f", r->loss);
     printf("}");
@@ -244,6 +268,14 @@ static void print_share(bool has, double share)
         printf(" %9s", "-");
 }
 
+static void print_chunk(int64_t bytes)
+{
+    if (bytes > 0)
+        printf(" %9.3f", (double)bytes / 0x1p20);
+    else
+        printf(" %9s", "-");
+}
+
 static void print_row(bench *b, const row *r)
 {
     double algorithm = (double)r->bytes / r->seconds,
@@ -251,9 +283,10 @@ static void print_row(bench *b, const row *r)
     if (b->json) {
         print_json_row(b, r, algorithm, bus);
     } else {
-        printf("%-12s %-15s %11.3f %11.1f %9.2f %9.2f", yk_comm_backend_name(b->comm),
-               kind_names[r->kind], (double)r->bytes / 0x1p20, r->seconds * 1e6, algorithm * 1e-9,
-               bus * 1e-9);
+        printf("%-12s %-15s %11.3f", yk_comm_backend_name(b->comm), kind_names[r->kind],
+               (double)r->bytes / 0x1p20);
+        print_chunk(r->chunk_bytes);
+        printf(" %11.1f %9.2f %9.2f", r->seconds * 1e6, algorithm * 1e-9, bus * 1e-9);
         print_share(has_share(b, r->kind), has_share(b, r->kind) ? bus / b->link_rate : 0);
         if (b->beside) print_share(r->has_loss, r->loss);
         printf("\n");
@@ -264,7 +297,10 @@ static void print_row(bench *b, const row *r)
 
 static yk_status bench_row(bench *b, kind k, int64_t count)
 {
-    row r = {.kind = k, .bytes = count * yk_dtype_bytes(b->dtype) * yk_comm_size(b->comm)};
+    int64_t part = count * yk_dtype_bytes(b->dtype), all = part * yk_comm_size(b->comm);
+    row r = {.kind = k, .bytes = all};
+    YK_TRY(race_lengths(b, k, count));
+    r.chunk_bytes = yk_comm_chunk_bytes(b->comm, is_gather(k), k == BROADCAST ? all : part);
     YK_TRY(time_row(b, k, count, &r.seconds));
     if (b->beside && r.bytes >= PRODUCTS_MIN) YK_TRY(measure_loss(b, count, &r));
     if (speaks(b)) print_row(b, &r);
@@ -288,6 +324,8 @@ static yk_status bench_rows(bench *b)
 static yk_status bench_backend(bench *b, yk_comm_choice backend)
 {
     int mark = yk_arena_mark(b->staging);
+    bool gpu = yk_device_get_kind(b->device) == YK_DEVICE_CUDA;
+    b->race = (yk_race){.backends = {backend}, .n_backends = 1, .tries_lengths = gpu};
     const yk_comm_options options = {.world = b->world,
                                      .device = b->device,
                                      .backend = backend,
@@ -297,6 +335,7 @@ static yk_status bench_backend(bench *b, yk_comm_choice backend)
                                      .wire = b->dtype,
                                      .max_count = b->max_bytes / yk_dtype_bytes(b->dtype),
                                      .staging = b->staging,
+                                     .race = &b->race,
                                      .timeout_s = TIMEOUT_S};
     yk_world_hold(b->world);
     YK_TRY(yk_world_agree(b->world, yk_comm_create(&options, &b->comm)));
@@ -343,8 +382,8 @@ static void print_head(const bench *b)
         printf("; a rank's link to the host: %.1f GB/s each way, both at once",
                b->link_rate * 1e-9);
     if (b->beside) printf("; products alone: %.3g TFLOP/s", 1e-12 * yk_beside_rate(b->products));
-    printf("\n%-12s %-15s %11s %11s %9s %9s %9s", "backend", "collective", "MiB", "us", "alg GB/s",
-           "bus GB/s", "of link");
+    printf("\n%-12s %-15s %11s %9s %11s %9s %9s %9s", "backend", "collective", "MiB", "chunk MiB",
+           "us", "alg GB/s", "bus GB/s", "of link");
     if (b->beside) printf(" %9s", "prod.lost");
     printf("\n");
 }

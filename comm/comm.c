@@ -231,6 +231,14 @@ int64_t yk_comm_shared_bytes(const yk_comm *c)
     return yk_comm_hostmem_shared_bytes(c) + yk_comm_shelf_bytes(c);
 }
 
+int64_t yk_comm_chunk_bytes(const yk_comm *c, bool gathers, int64_t bytes)
+{
+    int64_t element = yk_dtype_bytes(c->o.wire);
+    if (c->stands_for != &yk_comm_hostmem) return 0;
+    if (gathers) return yk_min(bytes, yk_comm_hostmem_gather_chunk(c, bytes));
+    return yk_min(bytes, element * yk_comm_hostmem_chunk(c, bytes / element, c->o.wire));
+}
+
 /* Add what NCCL takes for a group and those that it is composed of, NULL for none. */
 static void add_library_bytes(const yk_comm *c, int64_t *bytes)
 {

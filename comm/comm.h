@@ -99,6 +99,10 @@ const char *yk_comm_backend_name(const yk_comm *comm);
 /* Pinned host memory that this rank brings to what its node's ranks share. */
 int64_t yk_comm_shared_bytes(const yk_comm *comm);
 
+/* Bytes that travel at once where a rank sends `bytes` to each other one: its shard or the whole of a broadcast
+ * (`gathers`), or a part of a sum in the group's wire format. 0: it is not hostmem that carries them. */
+int64_t yk_comm_chunk_bytes(const yk_comm *comm, bool gathers, int64_t bytes);
+
 /* Device memory that libraries take for the groups of a process, `n` of them, beside what is pushed to
  * arenas: an estimate. NULL among them counts for nothing.                               [local] */
 int64_t yk_comm_library_bytes(const yk_comm *const *groups, int n);

@@ -20,20 +20,18 @@
 #define LENGTHS 4
 static const int doublings[LENGTHS] = {0, -1, 1, -2}; /* that are tried, in this order */
 
-typedef struct track {
-    yk_world *world;
+/* Where whole races are run. */
+typedef struct course {
+    yk_race_track track;
     yk_device *device;
-    yk_stream *stream;
     yk_arena *staging;
-    char *buffer; /* (bytes) */
-    int64_t bytes;
-    yk_comm *comm;
-} track;
+    int64_t bytes; /* of the track's buffer */
+} course;
 
-static yk_status call(const track *t, const yk_race_row *row)
+static yk_status call(const yk_race_track *t, const yk_race_row *row)
 {
     int64_t count = row->count / yk_comm_size(t->comm);
-    char *own = t->buffer + yk_comm_index(t->comm) * count * yk_dtype_bytes(row->dtype);
+    char *own = (char *)t->buffer + yk_comm_index(t->comm) * count * yk_dtype_bytes(row->dtype);
     switch (row->kind) {
     case YK_RACE_GATHER:
         return yk_comm_all_gather(t->comm, t->buffer, own, count, row->dtype, t->stream);
@@ -45,7 +43,7 @@ static yk_status call(const track *t, const yk_race_row *row)
 }
 
 /* The best of a few calls, each as long as on the slowest rank. */
-static yk_status time_calls(const track *t, const yk_race_row *row, double *seconds_out)
+static yk_status time_calls(const yk_race_track *t, const yk_race_row *row, double *seconds_out)
 {
     int64_t best = INT64_MAX, slowest;
     for (int i = 0; i < CALLS; i++) {
@@ -60,8 +58,8 @@ static yk_status time_calls(const track *t, const yk_race_row *row, double *seco
     return YK_OK;
 }
 
-/* A row with the best length of chunks where there are several: the race tells it to the group. */
-static yk_status time_row(const track *t, yk_race *race, yk_race_row *row, int backend)
+/* The row's length of chunks is that of the group, which has the race. */
+yk_status yk_race_time(const yk_race_track *t, yk_race *race, yk_race_row *row, int backend)
 {
     bool has_chunks = race->backends[backend] == YK_COMM_HOSTMEM;
     double best = 0, seconds;
@@ -78,10 +76,10 @@ static yk_status time_row(const track *t, yk_race *race, yk_race_row *row, int b
     return YK_OK;
 }
 
-static yk_status run(track *t, yk_race *race, int backend)
+static yk_status run(course *t, yk_race *race, int backend)
 {
     int mark = yk_arena_mark(t->staging);
-    YK_TRY(yk_comm_create(&(yk_comm_options){.world = t->world,
+    YK_TRY(yk_comm_create(&(yk_comm_options){.world = t->track.world,
                                              .device = t->device,
                                              .backend = race->backends[backend],
                                              .axis = race->axis,
@@ -92,31 +90,31 @@ static yk_status run(track *t, yk_race *race, int backend)
                                              .staging = t->staging,
                                              .race = race,
                                              .timeout_s = TIMEOUT_S},
-                          &t->comm));
+                          &t->track.comm));
     yk_status status = YK_OK;
     for (int i = 0; i < race->n_rows && status == YK_OK; i++)
-        status = time_row(t, race, &race->rows[i], backend);
-    yk_comm_destroy(t->comm);
+        status = yk_race_time(&t->track, race, &race->rows[i], backend);
+    yk_comm_destroy(t->track.comm);
     yk_arena_pop(t->staging, mark);
     return status;
 }
 
-static yk_status open_track(track *t)
+static yk_status open_track(course *t)
 {
     void *memory;
-    YK_TRY(yk_stream_create(t->device, YK_STREAM_TRANSFER, "race", &t->stream));
+    YK_TRY(yk_stream_create(t->device, YK_STREAM_TRANSFER, "race", &t->track.stream));
     YK_TRY(yk_arena_create(t->device, "race", YK_MEMORY_DEVICE, STAGING, 0, &t->staging));
     YK_TRY(yk_device_alloc(t->device, YK_MEMORY_DEVICE, t->bytes, &memory));
-    t->buffer = memory;
-    YK_TRY(yk_zero(t->stream, t->buffer, t->bytes));
-    return yk_stream_synchronize(t->stream);
+    t->track.buffer = memory;
+    YK_TRY(yk_zero(t->track.stream, t->track.buffer, t->bytes));
+    return yk_stream_synchronize(t->track.stream);
 }
 
-static void close_track(track *t)
+static void close_track(course *t)
 {
-    yk_device_free(t->device, YK_MEMORY_DEVICE, t->bytes, t->buffer);
+    yk_device_free(t->device, YK_MEMORY_DEVICE, t->bytes, t->track.buffer);
     yk_arena_destroy(t->staging);
-    yk_stream_destroy(t->stream);
+    yk_stream_destroy(t->track.stream);
 }
 
 const char *yk_race_name(const yk_race *r, int i)
@@ -216,7 +214,7 @@ yk_status yk_comm_race(yk_world *world, yk_device *device, yk_race *race)
 {
     YK_CHECK(race->n_backends >= 1 && race->n_backends <= YK_RACE_MAX);
     YK_CHECK(race->n_rows >= 1 && race->n_rows <= YK_RACE_ROWS);
-    track t = {.world = world, .device = device, .bytes = yk_race_max_bytes(race)};
+    course t = {.track.world = world, .device = device, .bytes = yk_race_max_bytes(race)};
     yk_race r = *race;
     yk_status status = open_track(&t);
     int64_t all = 0, mine = status == YK_OK;

@@ -72,4 +72,16 @@ void yk_race_judge(yk_race *race);
  */
 yk_status yk_comm_race(yk_world *world, yk_device *device, yk_race *race);
 
+/* What a row is timed with. */
+typedef struct yk_race_track {
+    yk_world *world;
+    yk_comm *comm; /* a group that was made with the row's race */
+    yk_stream *stream;
+    void *buffer; /* (row's count) of its dtype, device memory; its content is lost */
+} yk_race_track;
+
+/* Time one row of a race in a group of its backend number `backend`, for hostmem with each length of chunks
+ * that is tried; the best of them is left in the row, and with it in the group.       [collective] */
+yk_status yk_race_time(const yk_race_track *track, yk_race *race, yk_race_row *row, int backend);
+
 #endif

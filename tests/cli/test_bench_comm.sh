@@ -5,13 +5,14 @@
 . "$YK_SOURCE/tests/ranks/ranks.sh" || exit 1
 yoke=$YK_BUILD/yoke
 
-case_is "there is a row for each backend, collective and size, and no share of a link that is not there"
+case_is "each row has its backend, collective, size and chunk, and no share of a link that is not there"
 on_ranks 2 2 "$yoke" bench comm --device cpu --max 1
 expect_status 0
 expect_text out "bf16; 2 ranks on 1 node"
 for backend in mpi hostmem; do
+    [ $backend = mpi ] && chunk=- || chunk='[0-9.]+'
     for collective in all-gather reduce-scatter all-reduce broadcast; do
-        n=$(grep -c "^$backend *$collective .* -$" <<<"$out")
+        n=$(grep -cE "^$backend *$collective +[0-9.]+ +$chunk .* -$" <<<"$out")
         [ "$n" -eq 3 ] || fail "$n rows of $collective over $backend, not 3"
     done
 done
@@ -30,6 +31,7 @@ assert len(b["rows"]) == 12 and all(r["backend"] == "hostmem" for r in b["rows"]
 for r in b["rows"]:
     factor = {"all-gather": 0.5, "reduce-scatter": 0.5, "all-reduce": 1, "broadcast": 1}[r["collective"]]
     assert r["seconds"] > 0 and abs(r["bus_rate"] - factor * r["bytes"] / r["seconds"]) < 1e-4 * r["bus_rate"]
+    assert 0 < r["chunk_bytes"] <= r["bytes"]
     assert "link_share" not in r and "product_loss" not in r
 ' <<<"$out" || fail "the rates do not fit the times"
 fi

@@ -216,11 +216,27 @@ static void chunks_are_as_long_as_was_measured(void **state)
                          yk_max(64 << 10, yk_min(by_gathers, 8 << 20)));
         assert_int_equal(yk_comm_hostmem_chunk(x.comm, 4 << 20, YK_BF16),
                          yk_max(32 << 10, yk_min(by_sums, 4 << 20)));
+        assert_int_equal(yk_comm_chunk_bytes(x.comm, true, 8 << 20),
+                         yk_comm_hostmem_gather_chunk(x.comm, 8 << 20));
+        assert_int_equal(yk_comm_chunk_bytes(x.comm, false, 8 << 20),
+                         2 * yk_comm_hostmem_chunk(x.comm, 4 << 20, YK_BF16));
         assert_int_equal(yk_arena_used(x.arena), yk_arena_used(plain.arena));
         assert_int_equal(yk_comm_shared_bytes(x.comm), yk_comm_shared_bytes(plain.comm));
     }
     close_rig(&x);
     close_rig(&plain);
+}
+
+static void what_is_shorter_than_a_chunk_travels_at_once(void **state)
+{
+    (void)state;
+    rig x = open_rig(2, YK_COMM_HOSTMEM, 1 << 20), other = open_rig(2, YK_COMM_NCCL, 1 << 20);
+    for (int gathers = 0; gathers < 2; gathers++) {
+        assert_int_equal(yk_comm_chunk_bytes(x.comm, gathers, 1000), 1000);
+        assert_int_equal(yk_comm_chunk_bytes(other.comm, gathers, 1000), 0); /* it does not tell */
+    }
+    close_rig(&other);
+    close_rig(&x);
 }
 
 static void expect_about(double got, double expected, double slack)
@@ -288,6 +304,7 @@ int main(void)
         cmocka_unit_test(what_it_takes_is_bounded),
         cmocka_unit_test(long_shards_travel_in_long_chunks),
         cmocka_unit_test(chunks_are_as_long_as_was_measured),
+        cmocka_unit_test(what_is_shorter_than_a_chunk_travels_at_once),
         cmocka_unit_test(the_longest_chunk_fills_its_slot),
         cmocka_unit_test(a_link_brings_what_the_others_have),
         cmocka_unit_test(a_broadcast_crosses_a_link_once),
