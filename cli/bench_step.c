@@ -301,9 +301,9 @@ static void print_bytes(const bench_step *b)
 {
     yk_arena_sizes s = yk_engine_high_water(b->engine);
     printf("\"persistent_bytes\": %" PRId64 ", \"activation_bytes\": %" PRId64
-           ", \"workspace_bytes\": %" PRId64 ", \"pinned_bytes\": %" PRId64
-           ", \"device_bytes\": %" PRId64 ", \"used_bytes\": %" PRId64,
-           s.persistent, s.activation, s.workspace, s.pinned, yk_plan_device_bytes(&b->plan),
+           ", \"pinned_bytes\": %" PRId64 ", \"device_bytes\": %" PRId64
+           ", \"used_bytes\": %" PRId64,
+           s.persistent, s.activation, s.pinned, yk_plan_device_bytes(&b->plan),
            yk_device_used_bytes(b->device));
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/bench.h"
+#include "engine/plan.h"
 #include "runtime/base/arith.h"
 #include "runtime/base/mix.h"
 #include "runtime/base/words.h"
@@ -124,7 +125,7 @@ yk_status yk_bench_open(yk_bench *b)
     b->pattern_bytes = PATTERN_NUMBERS * 4;
     b->workspace_bytes = yk_min(spec->kind == YK_DEVICE_CPU ? CPU_WORKSPACE : WORKSPACE_BYTES,
                                 spec->memory_bytes / 16);
-    yk_device_set_attention_room(b->device, spec->memory_bytes / 48);
+    yk_device_set_attention_room(b->device, yk_plan_attention_room(spec->memory_bytes));
     b->memory_bytes = yk_min(spec->memory_bytes * 3 / 4, INT64_C(24) << 30) / 256 * 256;
     if (spec->kind == YK_DEVICE_CPU) b->memory_bytes = yk_min(b->memory_bytes, INT64_C(4) << 30);
     YK_TRY(yk_stream_create(b->device, YK_STREAM_COMPUTE, "bench", &b->stream));

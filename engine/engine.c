@@ -42,31 +42,15 @@ static int64_t head_chunk(const yk_engine *e, const yk_model_shape *shape)
 
 static yk_status create_arenas(yk_engine *e, const yk_engine_options *o)
 {
-    yk_arena_sizes measure = {YK_ARENA_MEASURE, YK_ARENA_MEASURE, YK_ARENA_MEASURE,
-                              YK_ARENA_MEASURE, 0};
+    yk_arena_sizes measure = {YK_ARENA_MEASURE, YK_ARENA_MEASURE, YK_ARENA_MEASURE, 0};
     const yk_arena_sizes *s = o->sizes ? o->sizes : &measure;
     YK_TRY(yk_arena_create(e->device, "persistent memory", YK_MEMORY_DEVICE, s->persistent,
                            o->red_zone, &e->persistent));
     YK_TRY(yk_arena_create(e->device, "activation memory", YK_MEMORY_DEVICE, s->activation,
                            o->red_zone, &e->activation));
-    YK_TRY(yk_arena_create(e->device, "workspace memory", YK_MEMORY_DEVICE, s->workspace,
-                           o->red_zone, &e->workspace));
+    yk_arena_lend(e->activation, e->compute);
     return yk_arena_create(e->device, "pinned memory", YK_MEMORY_PINNED, s->pinned, o->red_zone,
                            &e->pinned);
-}
-
-/* The workspace arena is lent to the compute stream whole. */
-static yk_status lend_workspace(yk_engine *e, const yk_engine_options *o)
-{
-    if (!o->sizes) {
-        yk_stream_set_workspace(e->compute, NULL, INT64_MAX);
-        return YK_OK;
-    }
-    int64_t bytes = o->sizes->workspace - o->red_zone;
-    void *memory = NULL;
-    YK_TRY(yk_arena_push(e->workspace, "workspace", yk_max(bytes, 0), &memory));
-    yk_stream_set_workspace(e->compute, memory, yk_max(bytes, 0));
-    return YK_OK;
 }
 
 static yk_status push(yk_arena *arena, const char *name, int64_t bytes, void *pointer_out)
@@ -234,7 +218,6 @@ static yk_status build(yk_engine *e, const yk_engine_options *o)
         YK_TRY(yk_stream_create(e->device, YK_STREAM_TRANSFER, "data", &e->data));
     YK_TRY(create_arenas(e, o));
     YK_TRY(create_host_sides(e));
-    YK_TRY(lend_workspace(e, o));
     YK_TRY(push_values(e));
     YK_TRY(push_batches(e));
     YK_TRY(create_store(e, o));
@@ -285,7 +268,6 @@ void yk_engine_destroy(yk_engine *e)
     yk_stream_destroy(e->data);
     yk_stream_destroy(e->compute);
     yk_arena_destroy(e->pinned);
-    yk_arena_destroy(e->workspace);
     yk_arena_destroy(e->activation);
     yk_arena_destroy(e->persistent);
     yk_model_destroy(e->model);
@@ -309,11 +291,9 @@ yk_status yk_engine_init_weights(yk_engine *e, int64_t seed)
 
 yk_arena_sizes yk_engine_high_water(const yk_engine *e)
 {
-    int64_t workspace = yk_round_up(yk_stream_workspace_high(e->compute), YK_ARENA_ALIGN);
     return (yk_arena_sizes){
         .persistent = yk_arena_high(e->persistent),
         .activation = yk_arena_high(e->activation),
-        .workspace = workspace,
         .pinned = yk_arena_high(e->pinned),
         .shared = yk_ranks_shared_bytes(&e->ranks),
     };

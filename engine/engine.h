@@ -21,8 +21,7 @@
 /* Bytes of each arena. */
 typedef struct yk_arena_sizes {
     int64_t persistent; /* parameters, gradients, optimiser state, batch buffers, tables */
-    int64_t activation; /* what a pass pushes and pops */
-    int64_t workspace;  /* what one operation takes for itself */
+    int64_t activation; /* what a pass pushes and pops, and an operation's workspace above that */
     int64_t pinned;     /* host memory: staging of batches and results, and what is offloaded */
     int64_t shared;     /* likewise, what this rank's groups share with others: theirs, no arena */
 } yk_arena_sizes;
@@ -54,7 +53,7 @@ typedef struct yk_engine {
     const yk_config *config;
     yk_model *model;
     yk_stream *compute;
-    yk_arena *persistent, *activation, *workspace, *pinned;
+    yk_arena *persistent, *activation, *pinned;
     yk_host_side host;   /* of offloaded state */
     yk_host_side inputs; /* of blocks' inputs, which do not queue behind gradients */
     yk_ranks ranks;

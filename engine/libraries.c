@@ -5,7 +5,7 @@
 
 static int64_t arenas(const yk_plan *plan)
 {
-    return plan->sizes.persistent + plan->sizes.activation + plan->sizes.workspace;
+    return plan->sizes.persistent + plan->sizes.activation;
 }
 
 int64_t yk_libraries_held(const yk_device *device, int64_t allocated)

@@ -45,14 +45,11 @@ static void take_libraries(yk_plan *plan, const yk_ranks *ranks)
     if (nccl > 0) add_item(plan, "libraries", (yk_arena_item){"NCCL", nccl});
 }
 
-static void take_sizes(yk_plan *plan, const yk_engine *e, int64_t red_zone)
+static void take_sizes(yk_plan *plan, const yk_engine *e)
 {
     plan->sizes = yk_engine_high_water(e);
-    if (plan->sizes.workspace > 0) plan->sizes.workspace += red_zone;
     add_items(plan, "persistent", e->persistent);
     add_items(plan, "activation", e->activation);
-    if (plan->sizes.workspace > 0)
-        add_item(plan, "workspace", (yk_arena_item){"largest operation", plan->sizes.workspace});
     add_items(plan, "pinned", e->pinned);
     if (plan->sizes.shared > 0)
         add_item(plan, "pinned", (yk_arena_item){"shared with ranks", plan->sizes.shared});
@@ -155,10 +152,17 @@ static int64_t host_limit(const yk_config *config, const yk_plan_target *target)
     return known > 0 && limit > 0 ? yk_min(known, limit) : yk_max(known, limit);
 }
 
-/* Of it, what cuDNN's gradient of attention may take: half a gigabyte on a card of 24. */
+/* A gigabyte on a card of 24, most of which lies where a block's feed-forward was; beyond some gigabytes more
+ * is hardly faster. */
+int64_t yk_plan_attention_room(int64_t limit)
+{
+    return yk_min(limit / 24, INT64_C(3) << 30);
+}
+
 static int64_t attention_room(const yk_config *config, const yk_device_spec *spec)
 {
-    return spec->kind == YK_DEVICE_CUDA ? yk_plan_limit(config, spec) / 48 : 0;
+    if (spec->kind != YK_DEVICE_CUDA) return 0;
+    return yk_plan_attention_room(yk_plan_limit(config, spec));
 }
 
 yk_status yk_plan_open_dry(const yk_plan_target *target, const yk_config *config,
@@ -218,7 +222,7 @@ yk_status yk_plan_try(const yk_plan_target *target, const yk_config *config, yk_
                  yk_comm_backend_name(e->ranks.groups.all));
     plan.config.memory.head_chunk = e->head_chunk;
     status = rehearse(&plan, e);
-    if (status == YK_OK) take_sizes(&plan, e, target->red_zone);
+    if (status == YK_OK) take_sizes(&plan, e);
     yk_engine_destroy(e);
     yk_device_close(dry);
     if (status == YK_OK)
@@ -361,7 +365,7 @@ yk_status yk_plan_make_inference(const yk_config *config, const yk_model_shape *
                 .device = dry, .config = config, .shape = shape, .micro_batch = plan.micro_batch},
             &e);
     if (status == YK_OK) status = rehearse_inference(e);
-    if (status == YK_OK) take_sizes(&plan, e, 0);
+    if (status == YK_OK) take_sizes(&plan, e);
     yk_engine_destroy(e);
     yk_device_close(dry);
     if (status == YK_OK && !yk_plan_fits(&plan))
@@ -393,6 +397,5 @@ void yk_plan_count_libraries(yk_plan *plan, int64_t more)
 
 int64_t yk_plan_device_bytes(const yk_plan *plan)
 {
-    return plan->sizes.persistent + plan->sizes.activation + plan->sizes.workspace +
-           plan->library_bytes;
+    return plan->sizes.persistent + plan->sizes.activation + plan->library_bytes;
 }

@@ -17,7 +17,7 @@
 
 /* A line of the ledger: pieces of one name in one arena, taken together. */
 typedef struct yk_plan_item {
-    const char *arena; /* "persistent", "activation", "workspace", "pinned", "libraries" */
+    const char *arena; /* "persistent", "activation", "pinned", "libraries" */
     char name[32];
     int64_t bytes;
     int64_t n_pieces;
@@ -86,6 +86,9 @@ yk_status yk_plan_trace(const yk_plan *plan, const yk_model_shape *shape,
 /* Plan evaluation and generation alone: parameters, and a pass over `seq_len` positions. */
 yk_status yk_plan_make_inference(const yk_config *config, const yk_model_shape *shape,
                                  const yk_device_spec *spec, yk_plan *plan_out);
+
+/* Bytes that cuDNN's gradient of attention may take where a GPU's `limit` bytes may be used. */
+int64_t yk_plan_attention_room(int64_t limit);
 
 void yk_plan_fini(yk_plan *plan);
 

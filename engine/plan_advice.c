@@ -82,14 +82,13 @@ static void write_device(const yk_plan *plan, bool open, char *text, size_t room
     char largest[160], limit[80];
     write_largest(plan, u.bytes, largest, sizeof largest);
     write_limit(plan, limit, sizeof limit);
-    snprintf(
-        text, room,
-        "training takes %s%.2f %s (%.2f persistent, %.2f activations, %.2f workspace, %.2f %s; "
-        "most of it %s) and %s",
-        open ? "at least " : "", (double)bytes / u.bytes, u.name, (double)s->persistent / u.bytes,
-        (double)s->activation / u.bytes, (double)s->workspace / u.bytes,
-        (double)(bytes - s->persistent - s->activation - s->workspace) / u.bytes,
-        plan->spec.kind == YK_DEVICE_CPU ? "pinned" : "libraries", largest, limit);
+    snprintf(text, room,
+             "training takes %s%.2f %s (%.2f persistent, %.2f activations, %.2f %s; "
+             "most of it %s) and %s",
+             open ? "at least " : "", (double)bytes / u.bytes, u.name,
+             (double)s->persistent / u.bytes, (double)s->activation / u.bytes,
+             (double)(bytes - s->persistent - s->activation) / u.bytes,
+             plan->spec.kind == YK_DEVICE_CPU ? "pinned" : "libraries", largest, limit);
 }
 
 /* What fits the device takes too much of the host. */

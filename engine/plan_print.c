@@ -196,8 +196,8 @@ static void print_sizes_json(const yk_plan *plan, FILE *out)
     const yk_arena_sizes *s = &plan->sizes;
     fprintf(out,
             "\"arenas\": {\"persistent\": %" PRId64 ", \"activation\": %" PRId64
-            ", \"workspace\": %" PRId64 ", \"pinned\": %" PRId64 "}",
-            s->persistent, s->activation, s->workspace, yk_plan_pinned_bytes(plan));
+            ", \"pinned\": %" PRId64 "}",
+            s->persistent, s->activation, yk_plan_pinned_bytes(plan));
 }
 
 static void print_links_json(const yk_plan *plan, FILE *out)

@@ -5,11 +5,13 @@
  * rotary), in the activation (GELU or SwiGLU) and in biases, which are NULL where a family has
  * none.
  *
- * Memory.   A block's tensors are listed once, in `tensors`, each with the strongest recomputation
- *           that still keeps it. Forward pushes what is kept, then what is not, and pops the
- *           latter; backward pushes those again and makes them again with the same operations, so
- *           that the bits do not depend on the policy. Without a backward pass nothing is kept: the
- *           residual is updated in place.
+ * Memory.   A block's tensors are listed once, in `tensors`, each with its half of the block and the
+ *           strongest recomputation that still keeps it. Forward pushes what is kept, then what is
+ *           not, and pops the latter; backward pushes those again and makes them again with the same
+ *           operations, so that the bits do not depend on the policy. Backward goes through the
+ *           halves from the top: the feed-forward's tensors are popped before attention's gradients
+ *           are pushed, and what attention needs again is made as late as that. Without a backward
+ *           pass nothing is kept: the residual is updated in place.
  * Gradient. One buffer (R,C), `grad`, holds the gradient of the residual all the way down; each
  *           norm adds its part to it in place.
  *
@@ -27,9 +29,13 @@
 /* Elements a row of a tensor. */
 typedef enum row_size { ROW_ONE, ROW_HEADS, ROW_C, ROW_QKV, ROW_HD, ROW_F, ROW_UP } row_size;
 
+/* Of a block, in the order in which they lie: what backward reads last comes first. */
+typedef enum block_part { ATTENTION, FEED_FORWARD, OUTPUT } block_part;
+
 typedef struct tensor {
     const char *name;
-    size_t offset; /* of its pointer in yk_block_act */
+    block_part part; /* whose backward pass reads it last; OUTPUT: that of the block above */
+    size_t offset;   /* of its pointer in yk_block_act */
     row_size row;
     yk_recompute kept_under; /* the strongest policy under which it is kept */
 } tensor;
@@ -40,19 +46,19 @@ typedef struct tensor {
 #define ACT_KEPT_SWIGLU YK_RECOMPUTE_NONE
 
 static const tensor tensors[] = {
-    {"block out", offsetof(yk_block_act, out), ROW_C, YK_RECOMPUTE_BLOCK},
-    {"norm1 mean", offsetof(yk_block_act, mean1), ROW_ONE, YK_RECOMPUTE_QKV},
-    {"norm1 rstd", offsetof(yk_block_act, rstd1), ROW_ONE, YK_RECOMPUTE_QKV},
-    {"qkv", offsetof(yk_block_act, qkv), ROW_QKV, YK_RECOMPUTE_FFN},
-    {"attention", offsetof(yk_block_act, att), ROW_HD, YK_RECOMPUTE_QKV},
-    {"attention lse", offsetof(yk_block_act, lse), ROW_HEADS, YK_RECOMPUTE_QKV},
-    {"attention residual", offsetof(yk_block_act, h), ROW_C, YK_RECOMPUTE_QKV},
-    {"norm2 mean", offsetof(yk_block_act, mean2), ROW_ONE, YK_RECOMPUTE_QKV},
-    {"norm2 rstd", offsetof(yk_block_act, rstd2), ROW_ONE, YK_RECOMPUTE_QKV},
-    {"ffn up", offsetof(yk_block_act, up), ROW_UP, YK_RECOMPUTE_CHEAP},
-    {"ffn act", offsetof(yk_block_act, act), ROW_F, ACT_KEPT_GELU},
-    {"norm1", offsetof(yk_block_act, n1), ROW_C, YK_RECOMPUTE_NONE},
-    {"norm2", offsetof(yk_block_act, n2), ROW_C, YK_RECOMPUTE_NONE},
+    {"norm1 mean", ATTENTION, offsetof(yk_block_act, mean1), ROW_ONE, YK_RECOMPUTE_QKV},
+    {"norm1 rstd", ATTENTION, offsetof(yk_block_act, rstd1), ROW_ONE, YK_RECOMPUTE_QKV},
+    {"qkv", ATTENTION, offsetof(yk_block_act, qkv), ROW_QKV, YK_RECOMPUTE_FFN},
+    {"attention", ATTENTION, offsetof(yk_block_act, att), ROW_HD, YK_RECOMPUTE_QKV},
+    {"attention lse", ATTENTION, offsetof(yk_block_act, lse), ROW_HEADS, YK_RECOMPUTE_QKV},
+    {"norm1", ATTENTION, offsetof(yk_block_act, n1), ROW_C, YK_RECOMPUTE_NONE},
+    {"attention residual", FEED_FORWARD, offsetof(yk_block_act, h), ROW_C, YK_RECOMPUTE_QKV},
+    {"norm2 mean", FEED_FORWARD, offsetof(yk_block_act, mean2), ROW_ONE, YK_RECOMPUTE_QKV},
+    {"norm2 rstd", FEED_FORWARD, offsetof(yk_block_act, rstd2), ROW_ONE, YK_RECOMPUTE_QKV},
+    {"ffn up", FEED_FORWARD, offsetof(yk_block_act, up), ROW_UP, YK_RECOMPUTE_CHEAP},
+    {"ffn act", FEED_FORWARD, offsetof(yk_block_act, act), ROW_F, ACT_KEPT_GELU},
+    {"norm2", FEED_FORWARD, offsetof(yk_block_act, n2), ROW_C, YK_RECOMPUTE_NONE},
+    {"block out", OUTPUT, offsetof(yk_block_act, out), ROW_C, YK_RECOMPUTE_BLOCK},
 };
 #define N_TENSORS (sizeof tensors / sizeof tensors[0])
 
@@ -99,16 +105,16 @@ static bool is_kept(const yk_pass *s, const tensor *t, int layer)
     return policy_of(s, layer) <= kept_under;
 }
 
-/* Push those of a block's tensors that are kept, or those that are not. */
-static yk_status push_tensors(yk_pass *s, yk_block_act *a, int layer, bool kept)
+/* Push those of a part's tensors that are kept, or those that are not. */
+static yk_status push_tensors(yk_pass *s, yk_block_act *a, int layer, block_part part, bool kept)
 {
     for (size_t i = 0; i < N_TENSORS; i++) {
         const tensor *t = &tensors[i];
         void **pointer = (void **)((char *)a + t->offset);
         bool is_mean = t->offset == offsetof(yk_block_act, mean1) ||
                        t->offset == offsetof(yk_block_act, mean2);
-        if (is_kept(s, t, layer) != kept || (is_mean && !is_gpt2(s))) continue;
-        if (t->offset == offsetof(yk_block_act, out) && s->inputs.on) {
+        if (t->part != part || is_kept(s, t, layer) != kept || (is_mean && !is_gpt2(s))) continue;
+        if (part == OUTPUT && s->inputs.on) {
             *pointer = s->inputs.ring[(layer + 1) % YK_PASS_RING];
             continue;
         }
@@ -215,9 +221,14 @@ static yk_status block_forward(yk_pass *s, const yk_param_view *p, int layer)
     bool train = s->mode == YK_PASS_TRAIN;
     *a = (yk_block_act){.x = s->x};
     int kept = yk_arena_mark(s->o.activation);
-    YK_TRY(push_tensors(s, a, layer, true));
+    YK_TRY(push_tensors(s, a, layer, ATTENTION, true));
+    a->feed_forward = yk_arena_mark(s->o.activation);
+    YK_TRY(push_tensors(s, a, layer, FEED_FORWARD, true));
+    a->output = yk_arena_mark(s->o.activation);
+    YK_TRY(push_tensors(s, a, layer, OUTPUT, true));
     if (train) kept = yk_arena_mark(s->o.activation);
-    YK_TRY(push_tensors(s, a, layer, false));
+    YK_TRY(push_tensors(s, a, layer, ATTENTION, false));
+    YK_TRY(push_tensors(s, a, layer, FEED_FORWARD, false));
     if (!train) a->h = a->out = s->x; /* in place: nobody looks back */
 
     YK_TRY(make_norm1(s, p, layer, a));
@@ -233,15 +244,23 @@ static yk_status block_forward(yk_pass *s, const yk_param_view *p, int layer)
     return YK_OK;
 }
 
-/* Make again, into fresh memory, what the policy did not keep. */
-static yk_status recompute(yk_pass *s, const yk_param_view *p, int layer, yk_block_act *a)
+/* x -> n1, and qkv, att and h as far as the policy did not keep them */
+static yk_status make_attention_again(yk_pass *s, const yk_param_view *p, int layer,
+                                      yk_block_act *a)
 {
     yk_recompute policy = policy_of(s, layer);
-    YK_TRY(push_tensors(s, a, layer, false));
     if (policy <= YK_RECOMPUTE_NONE) return YK_OK;
     YK_TRY(make_norm1(s, p, layer, a));
     if (policy >= YK_RECOMPUTE_QKV) YK_TRY(make_qkv(s, p, layer, a));
-    if (policy >= YK_RECOMPUTE_BLOCK) YK_TRY(make_attention(s, p, layer, a));
+    return policy >= YK_RECOMPUTE_BLOCK ? make_attention(s, p, layer, a) : YK_OK;
+}
+
+/* h -> n2, and up and act likewise */
+static yk_status make_feed_forward_again(yk_pass *s, const yk_param_view *p, int layer,
+                                         yk_block_act *a)
+{
+    yk_recompute policy = policy_of(s, layer);
+    if (policy <= YK_RECOMPUTE_NONE) return YK_OK;
     YK_TRY(make_norm2(s, p, layer, a));
     return make_act(s, p, layer, a, policy < YK_RECOMPUTE_FFN);
 }
@@ -307,12 +326,28 @@ static yk_status attention_backward(yk_pass *s, const yk_param_view *p, const yk
                                   a->rstd1, NULL);
 }
 
+/* Attention's tensors are made again where attention is next; if h is not kept, that is before the
+ * feed-forward, which reads it. */
 static yk_status block_backward(yk_pass *s, const yk_param_view *p, const yk_grad_view *g,
                                 int layer)
 {
     yk_block_act *a = &s->blocks[layer];
-    YK_TRY(recompute(s, p, layer, a));
+    bool whole = policy_of(s, layer) >= YK_RECOMPUTE_BLOCK;
+    yk_arena_pop(s->o.activation, a->output);
+    if (whole) {
+        YK_TRY(push_tensors(s, a, layer, ATTENTION, false));
+        a->feed_forward = yk_arena_mark(s->o.activation);
+    }
+    YK_TRY(push_tensors(s, a, layer, FEED_FORWARD, false));
+    if (whole) YK_TRY(make_attention_again(s, p, layer, a));
+    YK_TRY(make_feed_forward_again(s, p, layer, a));
     YK_TRY(ffn_backward(s, p, g, layer, a));
+    yk_arena_pop(s->o.activation, a->feed_forward);
+
+    if (!whole) {
+        YK_TRY(push_tensors(s, a, layer, ATTENTION, false));
+        YK_TRY(make_attention_again(s, p, layer, a));
+    }
     return attention_backward(s, p, g, layer, a);
 }
 

@@ -6,18 +6,19 @@
 
 /* A block's activations. */
 typedef struct yk_block_act {
-    const void *x;        /* (R,C) the block's input, which is what the unit before put out */
-    void *n1;             /* (R,C) */
-    float *mean1, *rstd1; /* (R) */
-    void *qkv;            /* (R,(H+2G)D) rotated */
-    void *att;            /* (R,HD) */
-    float *lse;           /* (B,H,T) */
-    void *h;              /* (R,C) the residual after attention */
-    void *n2;             /* (R,C) */
-    float *mean2, *rstd2; /* (R) */
-    void *up;             /* (R,F) before GELU, or (R,2F) gate and up */
-    void *act;            /* (R,F) */
-    void *out;            /* (R,C) the residual after the feed-forward */
+    int feed_forward, output; /* marks of the activation arena where these parts of it begin */
+    const void *x;            /* (R,C) the block's input, which is what the unit before put out */
+    void *n1;                 /* (R,C) */
+    float *mean1, *rstd1;     /* (R) */
+    void *qkv;                /* (R,(H+2G)D) rotated */
+    void *att;                /* (R,HD) */
+    float *lse;               /* (B,H,T) */
+    void *h;                  /* (R,C) the residual after attention */
+    void *n2;                 /* (R,C) */
+    float *mean2, *rstd2;     /* (R) */
+    void *up;                 /* (R,F) before GELU, or (R,2F) gate and up */
+    void *act;                /* (R,F) */
+    void *out;                /* (R,C) the residual after the feed-forward */
 } yk_block_act;
 
 /* Blocks' inputs on the device, where their home is host memory: one is read, one is written, and

@@ -157,6 +157,8 @@ struct yk_stream {
     yk_stream_kind kind;
     char name[32];
     void *workspace; /* borrowed; see yk_stream_set_workspace() */
+    yk_lend_fn lend; /* of `lender`; NULL: `workspace` is what was lent */
+    void *lender;
     int64_t workspace_bytes, workspace_high;
     yk_stream_holds holds;
     int64_t n_ops, n_before; /* operations enqueued, and when `holds` last changed */

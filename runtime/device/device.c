@@ -92,6 +92,13 @@ void yk_stream_set_workspace(yk_stream *stream, void *memory, int64_t bytes)
 {
     stream->workspace = memory;
     stream->workspace_bytes = bytes;
+    stream->lend = NULL;
+}
+
+void yk_stream_borrow_workspace(yk_stream *stream, yk_lend_fn lend, void *lender)
+{
+    stream->lend = lend;
+    stream->lender = lender;
 }
 
 int64_t yk_stream_workspace_high(const yk_stream *stream)
@@ -102,10 +109,10 @@ int64_t yk_stream_workspace_high(const yk_stream *stream)
 yk_status yk_stream_take_workspace(yk_stream *stream, const char *op, int64_t bytes, void **ws_out)
 {
     stream->workspace_high = yk_max(stream->workspace_high, bytes);
-    if (stream->device->kind == YK_DEVICE_DRY || bytes == 0) {
-        *ws_out = NULL;
-        return YK_OK;
-    }
+    *ws_out = NULL;
+    if (bytes == 0) return YK_OK;
+    if (stream->lend) return stream->lend(stream->lender, op, bytes, ws_out);
+    if (stream->device->kind == YK_DEVICE_DRY) return YK_OK;
     if (bytes > stream->workspace_bytes)
         return yk_fail(YK_ENOMEM, op,
                        "needs %lld bytes of workspace and stream %s was lent %lld; the plan does "

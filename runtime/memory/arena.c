@@ -28,6 +28,7 @@ struct yk_arena {
     int64_t capacity, allocated, high, red_zone;
     piece *pieces, *peak; /* (n_room) live now, and when the high-water mark was raised */
     int n_pieces, n_peak, n_room;
+    piece lent; /* above the top, of the last operation that took workspace; end 0: none */
 };
 
 yk_status yk_arena_create(yk_device *device, const char *name, yk_memory_kind kind,
@@ -100,16 +101,26 @@ fail:
     return yk_fail(YK_ENOMEM, arena->name, "no memory for a list of %d pieces", n);
 }
 
-/* Remember what is live now as the ledger. */
-static void record_peak(yk_arena *arena, int64_t end)
+/* What was lent is used no more. */
+static void take_back(yk_arena *arena)
 {
-    arena->high = end;
-    arena->n_peak = arena->n_pieces;
-    memcpy(arena->peak, arena->pieces, (size_t)arena->n_pieces * sizeof *arena->peak);
+    if (arena->lent.end > 0 && has_red_zones(arena)) check_red_zone(arena, &arena->lent);
+    arena->lent = (piece){0};
 }
 
-yk_status yk_arena_push(yk_arena *arena, const char *name, int64_t bytes, void **piece_out)
+/* Remember what is live now as the ledger, with what lies on top, which is not among it yet. */
+static void record_peak(yk_arena *arena, const piece *top)
 {
+    arena->high = top->end;
+    memcpy(arena->peak, arena->pieces, (size_t)arena->n_pieces * sizeof *arena->peak);
+    arena->peak[arena->n_pieces] = *top;
+    arena->n_peak = arena->n_pieces + 1;
+}
+
+/* Find `bytes` on top. */
+static yk_status place(yk_arena *arena, const char *name, int64_t bytes, piece *piece_out)
+{
+    take_back(arena);
     int64_t begin = yk_arena_used(arena), end;
     bool fits = bytes >= 0 && yk_add(begin, bytes, &end) && yk_add(end, YK_ARENA_ALIGN, &end) &&
                 yk_add(end, arena->red_zone, &end);
@@ -129,12 +140,34 @@ yk_status yk_arena_push(yk_arena *arena, const char *name, int64_t bytes, void *
                        " in use; what runs is not what was planned",
                        name, bytes, begin, arena->capacity);
     YK_TRY(make_room(arena));
-    arena->pieces[arena->n_pieces++] = (piece){name, begin, begin + bytes, end};
-    if (end > arena->high) record_peak(arena, end);
+    *piece_out = (piece){name, begin, begin + bytes, end};
+    if (end > arena->high) record_peak(arena, piece_out);
     if (has_red_zones(arena))
         memset(arena->base + begin + bytes, RED_ZONE_BYTE, (size_t)(end - begin - bytes));
-    *piece_out = arena->base + begin;
     return YK_OK;
+}
+
+yk_status yk_arena_push(yk_arena *arena, const char *name, int64_t bytes, void **piece_out)
+{
+    piece p;
+    YK_TRY(place(arena, name, bytes, &p));
+    arena->pieces[arena->n_pieces++] = p;
+    *piece_out = arena->base + p.begin;
+    return YK_OK;
+}
+
+static yk_status lend(void *lender, const char *op, int64_t bytes, void **ws_out)
+{
+    yk_arena *arena = lender;
+    (void)op;
+    YK_TRY(place(arena, "workspace", bytes, &arena->lent));
+    *ws_out = arena->base + arena->lent.begin;
+    return YK_OK;
+}
+
+void yk_arena_lend(yk_arena *arena, yk_stream *stream)
+{
+    yk_stream_borrow_workspace(stream, lend, arena);
 }
 
 int yk_arena_mark(const yk_arena *arena)
@@ -145,6 +178,7 @@ int yk_arena_mark(const yk_arena *arena)
 void yk_arena_pop(yk_arena *arena, int mark)
 {
     YK_CHECK(mark >= 0 && mark <= arena->n_pieces);
+    take_back(arena);
     if (has_red_zones(arena))
         for (int i = mark; i < arena->n_pieces; i++) check_red_zone(arena, &arena->pieces[i]);
     arena->n_pieces = mark;

@@ -5,6 +5,11 @@
  *           and the most that ever was alive is one number: the high-water mark. On a dry device an
  *           arena may be created without a capacity; running a step against it then measures how
  *           much a real one needs. The same calls in the same order give the same high-water mark.
+ * Lending.  An arena may lend what lies above its top to a stream, whose operations take their
+ *           workspaces there: one operation at a time, until the next or until something is pushed.
+ *           So workspace costs only what it reaches above everything else. What is pushed later
+ *           must be touched first by that stream, which is in order; what other streams touch first
+ *           belongs into another arena.
  * Names.    Every live piece has a name and a size: the ledger that is printed at start and by
  *           `yoke plan`.
  * Red zones. An arena created with red_zone > 0 puts that many patterned bytes behind each piece
@@ -55,6 +60,10 @@ yk_status yk_arena_push(yk_arena *arena, const char *name, int64_t bytes, void *
 
 /* The present top, for yk_arena_pop(). */
 int yk_arena_mark(const yk_arena *arena);
+
+/* Lend what is above the top to `stream`, as yk_stream_borrow_workspace() has it; the arena must outlive
+ * the stream's last operation. The largest that reaches highest is a piece of the ledger, "workspace". */
+void yk_arena_lend(yk_arena *arena, yk_stream *stream);
 
 /* Drop every piece pushed since `mark` was taken. */
 void yk_arena_pop(yk_arena *arena, int mark);

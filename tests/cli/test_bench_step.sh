@@ -32,7 +32,7 @@ holds "$(number tokens_per_s) * $(number ms) / 1000 > 127 && $(number tokens_per
 holds "$(number mfu) > 0 && $(number mfu_product) > 0 && $(number host_ms) > 0 && $(number start_s) > 0"
 [ "$(number batch)" -eq 4 ] || fail "another batch"
 [ "$(number graphs)" -eq 0 ] || fail "graphs on a cpu"
-parts=$(($(number persistent_bytes) + $(number activation_bytes) + $(number workspace_bytes)))
+parts=$(($(number persistent_bytes) + $(number activation_bytes)))
 [ "$(number device_bytes)" -eq "$parts" ] || fail "the arenas do not add up"
 
 case_is "the product that a step is compared with is timed for long enough to have the processors for a while"

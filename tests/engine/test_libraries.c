@@ -107,7 +107,7 @@ static void stand(stand_in *s)
 static yk_plan some_plan(yk_plan_item items[8])
 {
     memset(items, 0, 8 * sizeof *items);
-    return (yk_plan){.sizes = {.persistent = 12 * GIB, .activation = 10 * GIB, .workspace = GIB},
+    return (yk_plan){.sizes = {.persistent = 12 * GIB, .activation = 11 * GIB},
                      .library_bytes = PLANNED,
                      .items = items,
                      .limit = 24 * GIB};
