@@ -15,7 +15,8 @@
  * been formed. A rank that then keeps its own sum alone lets the others' parts arrive where those lay
  * that it sent them HOSTMEM_ARRIVALS chunks before, the first ones in staging memory: no sum holds up
  * the link, though a product may leave a sum no multiprocessor for milliseconds, nor does one way of
- * the link hold up the other; so a few chunks are added at once. A long sum for all ranks is formed like that, and goes to them behind all
+ * the link hold up the other; so a few chunks are added at once, and only the last alone, for which
+ * nothing travels any more. A long sum for all ranks is formed like that, and goes to them behind all
  * parts: then most of it has long been formed.
  */
 #include "comm/hostmem.h"
@@ -29,10 +30,11 @@ typedef struct sums {
     const yk_reduction *r;
     yk_stream *stream;
     hostmem_copies *copies;
-    int64_t chunk;  /* elements of a part that travel and are added at once */
-    uint32_t width; /* slots that they take */
-    bool packs;     /* elements are not yet what travels */
-    bool in_place;  /* what arrives takes the place of what has left */
+    int64_t chunk;    /* elements of a part that travel and are added at once */
+    int64_t n_chunks; /* of a part */
+    uint32_t width;   /* slots that a chunk takes */
+    bool packs;       /* elements are not yet what travels */
+    bool in_place;    /* what arrives takes the place of what has left */
     yk_wire_scale scale;
     int64_t *flushed; /* device memory */
 } sums;
@@ -71,7 +73,22 @@ static hostmem_place place_of_sum(const sums *x, const span *s)
     return (hostmem_place){HOSTMEM_SUM_READY, x->group->n_sums + s->number * x->width, x->width};
 }
 
-/* ---- events ------------------------------------------------------------------------------- */
+/* Is it the last of a few chunks that are added at once, where sums are in place? Those are as many as arrive in
+ * staging memory, and the last chunk of all is alone. */
+static bool ends_few(const sums *x, const span *s)
+{
+    return s->arrival == HOSTMEM_ARRIVALS - 1 || s->number >= x->n_chunks - 2;
+}
+
+static int64_t first_of_few(const sums *x, const span *s)
+{
+    return s->number == x->n_chunks - 1 ? s->number : s->number - (uint32_t)s->arrival;
+}
+
+/* ---- events -------------------------------------------------------------------------------
+ *
+ * One that is recorded or waited for on a copy stream costs the link some microseconds, like a word: none is
+ * without need. */
 
 static yk_event *event_of(const sums *x, hostmem_event kind, int64_t number)
 {
@@ -145,6 +162,11 @@ static yk_status pack(const sums *x, const span *s)
     return await(x, HOSTMEM_PACKED, s, 0, x->copies->down);
 }
 
+static bool ends_pair(const span *s)
+{
+    return s->parity == 1;
+}
+
 static yk_status send(const sums *x, const span *s)
 {
     const hostmem_group *g = x->group;
@@ -156,8 +178,16 @@ static yk_status send(const sums *x, const span *s)
             x->packs ? staging(x, g->layout.out, s, n - 1, other(x, to)) : part(x, s, to);
         YK_TRY(yk_hostmem_send(x->comm, place_of_part(x, s), to, from, s->bytes));
     }
-    if (!x->packs && !x->in_place) return YK_OK;
+    if (!x->packs && !(x->in_place && ends_pair(s))) return YK_OK;
     return tell(x, HOSTMEM_SENT, s, x->copies->down);
+}
+
+/* Chunks take the places of two others at a time, when both have left. */
+static yk_status await_place(const sums *x, const span *s)
+{
+    if (!x->in_place) return await(x, HOSTMEM_SUMMED, s, HOSTMEM_ARRIVALS, x->copies->up);
+    if (!takes_place(x, s) || ends_pair(s)) return YK_OK;
+    return await(x, HOSTMEM_SENT, s, HOSTMEM_ARRIVALS - 1, x->copies->up);
 }
 
 /* All parts of a chunk, where the sum reads them. */
@@ -166,14 +196,13 @@ static yk_status receive(const sums *x, const span *s)
     int n = x->comm->size;
     int64_t stride;
     char *to = arrivals(x, s, &stride);
-    hostmem_event is_free = takes_place(x, s) ? HOSTMEM_SENT : HOSTMEM_SUMMED;
-    YK_TRY(await(x, is_free, s, HOSTMEM_ARRIVALS, x->copies->up));
+    YK_TRY(await_place(x, s));
     for (int i = 1; i < n; i++) {
         int from = (x->comm->index + n - i) % n;
         YK_TRY(
             yk_hostmem_receive(x->comm, place_of_part(x, s), from, to + from * stride, s->bytes));
     }
-    return tell(x, HOSTMEM_ARRIVED, s, x->copies->up);
+    return x->in_place && !ends_few(x, s) ? YK_OK : tell(x, HOSTMEM_ARRIVED, s, x->copies->up);
 }
 
 static yk_status sum(const sums *x, const span *s, void *to)
@@ -223,14 +252,12 @@ static char *kept_sum(const sums *x, const span *s)
  * it, and each time that a GPU's multiprocessors go over to another process it costs the copies. */
 static yk_status add_few(const sums *x, const span *s)
 {
-    int64_t number = s->number / HOSTMEM_ARRIVALS;
-    bool is_last = s->begin + s->n == x->r->count;
-    if (s->arrival != HOSTMEM_ARRIVALS - 1 && !is_last) return YK_OK;
-    span few = span_of(x, number * HOSTMEM_ARRIVALS);
+    if (!ends_few(x, s)) return YK_OK;
+    span few = span_of(x, first_of_few(x, s));
     few.n = s->begin + s->n - few.begin;
     YK_TRY(await(x, HOSTMEM_ARRIVED, s, 0, x->stream));
     YK_TRY(sum(x, &few, kept_sum(x, &few)));
-    return yk_event_record(event_of(x, HOSTMEM_SUMMED, number), x->stream);
+    return yk_event_record(event_of(x, HOSTMEM_SUMMED, s->number / HOSTMEM_ARRIVALS), x->stream);
 }
 
 /* The sum of a chunk, and for all ranks on its way to them. */
@@ -279,8 +306,9 @@ static yk_status spread(const sums *x, const span *s)
 
 /* ---- the whole ---------------------------------------------------------------------------- */
 
-static yk_status add_all(const sums *x, int64_t n_chunks)
+static yk_status add_all(const sums *x)
 {
+    int64_t n_chunks = x->n_chunks;
     for (int64_t k = 0; k < n_chunks + 2; k++) {
         span sent = span_of(x, k), added = span_of(x, k - 1), spread_out = span_of(x, k - 2);
         if (k < n_chunks) YK_TRY(send(x, &sent));
@@ -292,16 +320,16 @@ static yk_status add_all(const sums *x, int64_t n_chunks)
 
 /* Let `stream` go on when chunk `number` has been added; or, where others have taken its event, the first that
  * still has one. */
-static yk_status await_sum(const sums *x, int64_t number, int64_t n_chunks, yk_stream *stream)
+static yk_status await_sum(const sums *x, int64_t number, yk_stream *stream)
 {
-    int64_t last = (n_chunks - 1) / HOSTMEM_ARRIVALS, oldest = last + 1 - HOSTMEM_TURNS;
+    int64_t last = (x->n_chunks - 1) / HOSTMEM_ARRIVALS, oldest = last + 1 - HOSTMEM_TURNS;
     int64_t few = yk_max(yk_min(number / HOSTMEM_ARRIVALS, last), oldest);
     return yk_event_wait(event_of(x, HOSTMEM_SUMMED, few), stream);
 }
 
 /* For all ranks, but first as for this one alone, so that what arrives has room. Where a sum comes back,
  * a part lay that arrived HOSTMEM_ARRIVALS chunks later, and has been added. */
-static yk_status add_then_spread(const sums *x, int64_t n_chunks)
+static yk_status add_then_spread(const sums *x)
 {
     sums first = *x;
     yk_reduction own = *x->r;
@@ -309,15 +337,15 @@ static yk_status add_then_spread(const sums *x, int64_t n_chunks)
     own.shard = part(x, &all, x->comm->index);
     first.r = &own;
     first.in_place = true;
-    YK_TRY(add_all(&first, n_chunks));
-    for (int64_t k = 0; k < n_chunks + 1; k++) {
+    YK_TRY(add_all(&first));
+    for (int64_t k = 0; k < x->n_chunks + 1; k++) {
         span sent = span_of(x, k), spread_out = span_of(x, k - 1);
-        if (k < n_chunks) {
-            YK_TRY(await_sum(x, k, n_chunks, x->copies->down));
+        if (k < x->n_chunks) {
+            YK_TRY(await_sum(x, k, x->copies->down));
             YK_TRY(send_sum(x, &sent, part(x, &sent, x->comm->index)));
         }
         if (k >= 1) {
-            YK_TRY(await_sum(x, k - 1 + HOSTMEM_ARRIVALS, n_chunks, x->copies->up));
+            YK_TRY(await_sum(x, k - 1 + HOSTMEM_ARRIVALS, x->copies->up));
             YK_TRY(spread(x, &spread_out));
         }
     }
@@ -326,14 +354,14 @@ static yk_status add_then_spread(const sums *x, int64_t n_chunks)
 
 static yk_status all_chunks(const sums *x)
 {
-    int64_t n_chunks = yk_div_up(x->r->count, x->chunk);
-    bool is_long = !x->packs && !x->r->shard && n_chunks > HOSTMEM_ARRIVALS;
+    bool is_long = !x->packs && !x->r->shard && x->n_chunks > HOSTMEM_ARRIVALS;
+    uint32_t n_slots = (uint32_t)x->n_chunks * x->width;
     hostmem_group *g = x->group;
     g->n_parts = yk_hostmem_align(g->n_parts, x->width);
     g->n_sums = yk_hostmem_align(g->n_sums, x->width);
-    YK_TRY(is_long ? add_then_spread(x, n_chunks) : add_all(x, n_chunks));
-    g->n_parts += (uint32_t)n_chunks * x->width;
-    if (!x->r->shard) g->n_sums += (uint32_t)n_chunks * x->width;
+    YK_TRY(is_long ? add_then_spread(x) : add_all(x));
+    g->n_parts += n_slots;
+    if (!x->r->shard) g->n_sums += n_slots;
     return YK_OK;
 }
 
@@ -363,6 +391,7 @@ yk_status yk_hostmem_reduce(yk_comm *c, const yk_reduction *r, yk_stream *stream
               .packs = yk_reduction_packs(r),
               .in_place = r->shard && !yk_reduction_packs(r),
               .flushed = (void *)(c->staging + g->layout.n_flushed)};
+    x.n_chunks = yk_div_up(r->count, x.chunk);
     x.width = yk_hostmem_width(x.chunk * yk_dtype_bytes(r->wire), g->layout.chunk_bytes);
     YK_TRY(yk_hostmem_begin(c, HOSTMEM_LANE_REDUCE, stream));
     YK_TRY(yk_comm_agree_scale(c, r, stream, &x.scale));
