@@ -57,20 +57,34 @@ static span span_of(const sums *x, int64_t k)
                   .bytes = n * yk_dtype_bytes(x->r->wire)};
 }
 
+static uint32_t n_slots(const sums *x)
+{
+    return yk_hostmem_align((uint32_t)x->n_chunks * x->width, 2);
+}
+
 /* Does it arrive where another one lay that has left? */
 static bool takes_place(const sums *x, const span *s)
 {
     return x->in_place && s->number >= HOSTMEM_ARRIVALS;
 }
 
+/* A reduction's slots are an even number. One that the last chunk leaves over is said with it: no chunk of the
+ * next, which may be wide, then waits for what is said after more of its own have come. */
+static hostmem_place place_of(const sums *x, const span *s, hostmem_word ready, uint32_t first)
+{
+    uint32_t number = s->number * x->width, width = x->width;
+    if (s->number == x->n_chunks - 1) width = n_slots(x) - number;
+    return (hostmem_place){ready, first + number, width};
+}
+
 static hostmem_place place_of_part(const sums *x, const span *s)
 {
-    return (hostmem_place){HOSTMEM_PART_READY, x->group->n_parts + s->number * x->width, x->width};
+    return place_of(x, s, HOSTMEM_PART_READY, x->group->n_parts);
 }
 
 static hostmem_place place_of_sum(const sums *x, const span *s)
 {
-    return (hostmem_place){HOSTMEM_SUM_READY, x->group->n_sums + s->number * x->width, x->width};
+    return place_of(x, s, HOSTMEM_SUM_READY, x->group->n_sums);
 }
 
 /* Is it the last of a few chunks that are added at once, where sums are in place? Those are as many as arrive in
@@ -355,13 +369,10 @@ static yk_status add_then_spread(const sums *x)
 static yk_status all_chunks(const sums *x)
 {
     bool is_long = !x->packs && !x->r->shard && x->n_chunks > HOSTMEM_ARRIVALS;
-    uint32_t n_slots = (uint32_t)x->n_chunks * x->width;
     hostmem_group *g = x->group;
-    g->n_parts = yk_hostmem_align(g->n_parts, x->width);
-    g->n_sums = yk_hostmem_align(g->n_sums, x->width);
     YK_TRY(is_long ? add_then_spread(x) : add_all(x));
-    g->n_parts += n_slots;
-    if (!x->r->shard) g->n_sums += n_slots;
+    g->n_parts += n_slots(x);
+    if (!x->r->shard) g->n_sums += n_slots(x);
     return YK_OK;
 }
 

@@ -57,6 +57,14 @@ for n in 2 3; do
     [ -z "$err" ] || fail "something was said"
 done
 
+for n in 2 3; do
+    case_is "nothing waits for what is issued behind it, where all streams of a rank are one ($n ranks, seed $seed)"
+    on_ranks "$n" "$n" "$YK_BUILD/tests/ranks/comm/rank_one_queue" 100 "$seed"
+    expect_status 0
+    expect_text out "passed 200 collectives in one queue on $n ranks"
+    [ -z "$err" ] || fail "something was said"
+done
+
 case_is "two backends race, and all ranks see the same winner"
 on_ranks 3 3 "$YK_BUILD/tests/ranks/comm/rank_race"
 expect_status 0
