@@ -332,10 +332,11 @@ static yk_status add_all(const sums *x)
     return YK_OK;
 }
 
-/* Let `stream` go on when chunk `number` has been added; or, where others have taken its event, the first that
- * still has one. */
+/* Let `stream`, which asks for one chunk after the other, go on when `number` has been added, with the few that
+ * begin with it; or, where others have taken its event, the first that still has one. */
 static yk_status await_sum(const sums *x, int64_t number, yk_stream *stream)
 {
+    if (number % HOSTMEM_ARRIVALS != 0) return YK_OK;
     int64_t last = (x->n_chunks - 1) / HOSTMEM_ARRIVALS, oldest = last + 1 - HOSTMEM_TURNS;
     int64_t few = yk_max(yk_min(number / HOSTMEM_ARRIVALS, last), oldest);
     return yk_event_wait(event_of(x, HOSTMEM_SUMMED, few), stream);
