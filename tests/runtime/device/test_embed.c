@@ -55,44 +55,86 @@ static op_buffer *draw_tokens(op_case *c, int64_t rows, int64_t vocab, int often
     return b;
 }
 
+/* Positions of sequences, the last of which is cut off; `odd` rows before the last one has another
+ * than its place gives, if it is not 0. */
+static op_buffer *draw_sequences(op_case *c, int64_t rows, int64_t length, int64_t odd)
+{
+    int32_t *values = calloc((size_t)rows + 1, sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < rows; i++) values[i] = (int32_t)(i % length);
+    if (odd) values[rows - 1 - odd] ^= 1;
+    op_buffer *b = op_integers(c, rows, values);
+    free(values);
+    return b;
+}
+
+/* Rows of dy, and to which rows of the tables they belong. */
+typedef struct batch {
+    int64_t rows, cols, vocab, max_positions;
+    op_buffer *dy, *tokens, *positions; /* positions may be NULL */
+    int64_t skip;                       /* tokens and positions that come before the first row's */
+} batch;
+
+static void run_backward(op_case *c, const batch *b, yk_dtype t, yk_dtype grad, bool add_wte,
+                         bool add_wpe)
+{
+    op_buffer *dwte = op_gradient(c, grad, b->vocab * b->cols, add_wte);
+    op_buffer *dwpe = op_gradient(c, grad, b->max_positions * b->cols, add_wpe);
+    OP_RUN(c, yk_embed_backward,
+           &((yk_embed_backward_args){
+               .dwte = dwte->data,
+               .dwpe = b->positions ? dwpe->data : NULL,
+               .dy = b->dy->data,
+               .tokens = (int32_t *)b->tokens->data + b->skip,
+               .positions = b->positions ? (int32_t *)b->positions->data + b->skip : NULL,
+               .rows = b->rows,
+               .cols = b->cols,
+               .vocab = b->vocab,
+               .max_positions = b->positions ? b->max_positions : 0,
+               .accumulate_wte = add_wte,
+               .accumulate_wpe = add_wpe,
+               .dtype = t,
+               .grad_dtype = grad}));
+    if (c->bits_only) return;
+    oracle_out want = op_out(c, b->vocab * b->cols),
+               want_at = op_out(c, b->max_positions * b->cols);
+    oracle_embed_backward(&c->arith, want, op_before(dwte, add_wte), b->dy->value,
+                          op_ints(b->tokens) + b->skip, b->rows, b->cols, b->vocab);
+    op_expect(c, dwte, "dwte", want);
+    if (!b->positions) return;
+    oracle_embed_backward(&c->arith, want_at, op_before(dwpe, add_wpe), b->dy->value,
+                          op_ints(b->positions) + b->skip, b->rows, b->cols, b->max_positions);
+    op_expect(c, dwpe, "dwpe", want_at);
+}
+
 /* Some of each table's rows are used often, others never. Of an odd number of rows tokens and
  * positions begin 4 bytes behind a multiple of 16. */
 static void backward_case(op_case *c, yk_dtype t, yk_dtype grad, int64_t rows, int64_t cols,
                           int64_t vocab, int often, bool positions, bool add_wte, bool add_wpe)
 {
-    int64_t max_positions = 257;
     op_case_begin(c, t, "embed_backward %s R=%d C=%d V=%d often=%d positions=%d accumulate=%d,%d",
                   yk_dtype_name(grad), (int)rows, (int)cols, (int)vocab, often, positions, add_wte,
                   add_wpe);
-    op_buffer *dy = op_input(c, t, rows * cols, 1);
-    int64_t skip = rows % 2;
-    op_buffer *tokens = draw_tokens(c, rows + skip, vocab, often);
-    op_buffer *at = op_indices(c, rows + skip, max_positions);
-    op_buffer *dwte = op_gradient(c, grad, vocab * cols, add_wte);
-    op_buffer *dwpe = op_gradient(c, grad, max_positions * cols, add_wpe);
-    OP_RUN(c, yk_embed_backward,
-           &((yk_embed_backward_args){.dwte = dwte->data,
-                                      .dwpe = positions ? dwpe->data : NULL,
-                                      .dy = dy->data,
-                                      .tokens = (int32_t *)tokens->data + skip,
-                                      .positions = positions ? (int32_t *)at->data + skip : NULL,
-                                      .rows = rows,
-                                      .cols = cols,
-                                      .vocab = vocab,
-                                      .max_positions = positions ? max_positions : 0,
-                                      .accumulate_wte = add_wte,
-                                      .accumulate_wpe = add_wpe,
-                                      .dtype = t,
-                                      .grad_dtype = grad}));
-    if (c->bits_only) return;
-    oracle_out want = op_out(c, vocab * cols), want_at = op_out(c, max_positions * cols);
-    oracle_embed_backward(&c->arith, want, op_before(dwte, add_wte), dy->value,
-                          op_ints(tokens) + skip, rows, cols, vocab);
-    op_expect(c, dwte, "dwte", want);
-    if (!positions) return;
-    oracle_embed_backward(&c->arith, want_at, op_before(dwpe, add_wpe), dy->value,
-                          op_ints(at) + skip, rows, cols, max_positions);
-    op_expect(c, dwpe, "dwpe", want_at);
+    batch b = {.rows = rows, .cols = cols, .vocab = vocab, .max_positions = 257, .skip = rows % 2};
+    b.dy = op_input(c, t, rows * cols, 1);
+    b.tokens = draw_tokens(c, rows + b.skip, vocab, often);
+    op_buffer *at = op_indices(c, rows + b.skip, b.max_positions);
+    if (positions) b.positions = at;
+    run_backward(c, &b, t, grad, add_wte, add_wpe);
+}
+
+/* Positions that go up from 0 again and again, all of them but one, if `odd` is not 0. */
+static void sequences_case(op_case *c, yk_dtype t, yk_dtype grad, int64_t rows, int64_t length,
+                           int64_t cols, int64_t odd, bool add_wte, bool add_wpe)
+{
+    op_case_begin(c, t, "embed_backward %s R=%d C=%d length=%d odd=%d accumulate=%d,%d",
+                  yk_dtype_name(grad), (int)rows, (int)cols, (int)length, (int)odd, add_wte,
+                  add_wpe);
+    batch b = {.rows = rows, .cols = cols, .vocab = 157, .max_positions = 131};
+    b.dy = op_input(c, t, rows * cols, 1);
+    b.tokens = draw_tokens(c, rows, b.vocab, 5);
+    b.positions = draw_sequences(c, rows, length, odd);
+    run_backward(c, &b, t, grad, add_wte, add_wpe);
 }
 
 static void embed_backward_family(op_case *c)
@@ -130,6 +172,26 @@ static void embed_backward_frequent_family(op_case *c)
         }
 }
 
+/* Whole sequences, one that is cut off, as many as tokens, and positions that look like sequences but
+ * for one, at either end of what a GPU's thread looks at. */
+static void embed_backward_sequences_family(op_case *c)
+{
+    static const int64_t all[][3] = {{256, 64, 0}, {256, 128, 0}, {250, 64, 0}, {128, 128, 0},
+                                     {256, 1, 0},  {252, 7, 0},   {256, 64, 1}, {256, 64, 254}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int how = 0; how < 4; how++) {
+            int64_t rows = all[i][0], length = all[i][1], odd = all[i][2];
+            bool wte = how & 1, wpe = how & 2;
+            sequences_case(c, YK_BF16, YK_BF16, rows, length, 264, odd, wte, wpe);
+            if (how == 0 || how == 3) continue;
+            sequences_case(c, YK_F16, YK_F16, rows, length, 40, odd, wte, wpe);
+            sequences_case(c, YK_F32, YK_F32, rows, length, 132, odd, wte, wpe);
+            sequences_case(c, YK_BF16, YK_F32, rows, length, 24, odd, wte, wpe);
+        }
+    for (int64_t odd = 0; odd < 8192; odd += 4000)
+        sequences_case(c, YK_BF16, YK_BF16, 8192, 64, 8, odd, odd < 8000, odd < 4000);
+}
+
 static void embed_forward_agrees_with_the_oracle(void **state)
 {
     embed_forward_family(*state);
@@ -150,6 +212,11 @@ static void embed_backward_of_a_frequent_token_agrees_with_the_oracle(void **sta
     embed_backward_frequent_family(*state);
 }
 
+static void embed_backward_of_sequences_agrees_with_the_oracle(void **state)
+{
+    embed_backward_sequences_family(*state);
+}
+
 static void embed_backward_of_no_rows_is_zero_or_what_was_there(void **state)
 {
     for (int how = 0; how < 4; how++)
@@ -168,6 +235,7 @@ static void embed_gives_the_same_bits_again(void **state)
     op_expect_same_bits_again(embed_backward_family);
     op_expect_same_bits_again(embed_backward_large_family);
     op_expect_same_bits_again(embed_backward_frequent_family);
+    op_expect_same_bits_again(embed_backward_sequences_family);
 }
 
 int main(void)
@@ -178,6 +246,7 @@ int main(void)
         OP_TEST(embed_backward_agrees_with_the_oracle),
         OP_TEST(embed_backward_of_many_rows_and_tokens_agrees_with_the_oracle),
         OP_TEST(embed_backward_of_a_frequent_token_agrees_with_the_oracle),
+        OP_TEST(embed_backward_of_sequences_agrees_with_the_oracle),
         OP_TEST(embed_backward_of_no_rows_is_zero_or_what_was_there),
         OP_TEST(embed_forward_of_no_rows_does_nothing),
         cmocka_unit_test(embed_gives_the_same_bits_again),
