@@ -425,6 +425,7 @@ static void a_transfer_stream_takes_them(void **state)
                            .n = n,
                            .dtype = YK_F32,
                            .wire = YK_F16};
+    assert_int_equal(yk_stream_synchronize(c->stream), YK_OK); /* the inputs are there */
     assert_int_equal(yk_greatest(s, &g), YK_OK);
     assert_int_equal(yk_pack(s, &p), YK_OK);
     assert_int_equal(yk_sum_parts(s, &u), YK_OK);
