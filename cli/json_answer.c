@@ -5,24 +5,30 @@
  * meant to go, and where it failed without an object of its own, its last line becomes one.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 
-/* What was written to a file without a name, as a string that the caller frees; NULL: there is no memory. */
-static char *take(int file)
+/* All that is written to a pipe, as a string that the caller frees; NULL: there is no memory. */
+static char *take(int end)
 {
-    off_t bytes = lseek(file, 0, SEEK_END);
-    char *text = calloc(1, (size_t)(bytes > 0 ? bytes : 0) + 1);
-    if (text && bytes > 0 && pread(file, text, (size_t)bytes, 0) != bytes) text[0] = 0;
+    char *text = NULL;
+    size_t room = 0;
+    FILE *file = fdopen(end, "r");
+    if (!file) return NULL;
+    if (getdelim(&text, &room, '\0', file) < 0) { /* nothing */
+        free(text);
+        text = calloc(1, 1);
+    }
+    fclose(file);
     return text;
 }
 
@@ -52,49 +58,66 @@ static void print_failure(char *errors, int status)
     json_decref(object);
 }
 
-/* Pass on what the process has said; its exit status. */
-static int pass_on(int output, int errors, int status)
+/* In the process: run the command, and end. What it prints waits until nothing more comes on stderr, for
+ * the parent reads one after the other. */
+static void run_and_end(yk_status (*run)(int argc, char **argv), int argc, char **argv, int output)
 {
-    char *out = take(output), *err = take(errors);
-    if (err) fputs(err, stderr);
-    if (out) fputs(out, stdout);
-    if (status != 0 && out && !out[0] && err) print_failure(err, status);
-    free(out);
-    free(err);
+    char *text = NULL;
+    size_t bytes;
+    stdout = open_memstream(&text, &bytes);
+    yk_status status = stdout ? run(argc, argv) : YK_ENOMEM;
+    if (!stdout || fclose(stdout) != 0)
+        status = yk_fail(YK_ENOMEM, argv[0], "no memory for what it prints");
+    close(STDERR_FILENO);
+    if (text) dprintf(output, "%s", text);
+    _exit(yk_status_exit_code(status));
+}
+
+/* The status that ends this process as the other did. */
+static yk_status as_status(int status)
+{
     if (WIFSIGNALED(status)) { /* it is ours to end by, too */
         fflush(stdout);
         raise(WTERMSIG(status));
     }
-    return WEXITSTATUS(status);
+    if (status == 0) return YK_OK;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 2 ? YK_EINVAL : YK_EIO;
 }
 
-/* The status that ends this process as the other did. */
-static yk_status as_status(int exit_status)
+/* Pass on what the process says, and its end. */
+static yk_status pass_on(const char *name, pid_t child, int output, int errors)
 {
-    if (exit_status == 0) return YK_OK;
-    return exit_status == 2 ? YK_EINVAL : YK_EIO;
+    char *err = take(errors), *out = take(output);
+    int status = 0;
+    pid_t ended;
+    while ((ended = waitpid(child, &status, 0)) < 0 && errno == EINTR) continue;
+    if (ended < 0) return yk_fail(YK_EIO, name, "its process is lost: %s", strerror(errno));
+    if (!err || !out) return yk_fail(YK_ENOMEM, name, "no memory for what it says");
+    fputs(err, stderr);
+    fputs(out, stdout);
+    if (status != 0 && !out[0]) print_failure(err, status);
+    free(out);
+    free(err);
+    return as_status(status);
 }
 
 yk_status yk_cli_answer_json(yk_status (*run)(int argc, char **argv), int argc, char **argv)
 {
-    int output = memfd_create("output", MFD_CLOEXEC), errors = memfd_create("errors", MFD_CLOEXEC);
+    int output[2], errors[2];
+    if (pipe2(output, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0)
+        return yk_fail(YK_EIO, argv[0], "no pipe for its answer: %s", strerror(errno));
     /* Who ignores it, as some supervisors do, is told of no child's end. */
     signal(SIGCHLD, SIG_DFL);
-    pid_t parent = getpid(), child = output < 0 || errors < 0 ? -1 : fork();
+    pid_t parent = getpid(), child = fork();
     if (child < 0) return yk_fail(YK_EIO, argv[0], "no process for it: %s", strerror(errno));
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (getppid() != parent) _exit(1);
-        if (dup2(output, STDOUT_FILENO) < 0 || dup2(errors, STDERR_FILENO) < 0)
-            return yk_fail(YK_EIO, argv[0], "no file for its answer: %s", strerror(errno));
-        return run(argc, argv);
+        dup2(errors[1], STDERR_FILENO);
+        close(errors[1]);
+        run_and_end(run, argc, argv, output[1]);
     }
-    int status = 0;
-    pid_t ended;
-    while ((ended = waitpid(child, &status, 0)) < 0 && errno == EINTR) continue;
-    if (ended < 0) return yk_fail(YK_EIO, argv[0], "its process is lost: %s", strerror(errno));
-    int exit_status = pass_on(output, errors, status);
-    close(output);
-    close(errors);
-    return as_status(exit_status);
+    close(output[1]);
+    close(errors[1]);
+    return pass_on(argv[0], child, output[0], errors[0]);
 }

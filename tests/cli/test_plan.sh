@@ -452,6 +452,11 @@ run env --ignore-signal=CHLD "$yoke" plan absent.yaml --json
 expect_status 2
 expect_text out '"error": "absent.yaml: cannot open'
 
+case_is "an answer under --json needs no room for files"
+run bash -c '(ulimit -f 0; "$0" plan tiny.yaml --json; "$0" plan absent.yaml --json) 2>&1 | cat' "$yoke"
+expect_text out '"fits": true'
+expect_text out '"error": "absent.yaml: cannot open'
+
 case_is "a device may stand in for the file's, and not contradict another option"
 refused "--device: 4090d contradicts --set device=cpu" large.yaml --device 4090d --set device=cpu
 refused "--device: cpu contradicts --set device=cuda" tiny.yaml --set device=cuda --device cpu
