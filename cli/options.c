@@ -4,12 +4,15 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "engine/run_folder.h"
 #include "runtime/base/config_keys.h"
 #include "runtime/base/number.h"
 #include "runtime/base/version.h"
 #include "runtime/base/words.h"
+#include "runtime/storage/file.h"
 
 #define MAX_OPTIONS 64
 
@@ -111,12 +114,26 @@ static const char *find_key(const yk_cli_command *c, const char *name,
 }
 
 /* The value that stands with an unknown option, or after it, where it reads plainly. */
-static const char *show_value(const words *w, const char *equals)
+static const char *find_value(const words *w, const char *equals)
 {
     const char *value = equals ? equals + 1 : w->at + 1 < w->argc ? w->argv[w->at + 1] : "";
     size_t plain =
-        strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
-    return plain > 0 && plain < 64 && !value[plain] && value[0] != '-' ? value : "VALUE";
+        strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/");
+    return plain > 0 && plain < 64 && !value[plain] && value[0] != '-' ? value : NULL;
+}
+
+/* An option that other programs have for a key. */
+static yk_status fail_key(const words *w, const char *shown, const char *key, const char *value)
+{
+    bool is_folder = strcmp(key, "model.init") == 0;
+    char *folder = is_folder && value ? yk_run_folder_around(value) : NULL;
+    if (is_folder && value && !yk_dir_exists(value)) value = folder;
+    if (!value) value = is_folder ? "FOLDER, of a run or a model" : "VALUE";
+    yk_status status =
+        fail(w->command, "there is no option %s; %s is a key of the configuration: --set %s=%s",
+             shown, key, key, value);
+    free(folder);
+    return status;
 }
 
 static yk_status fail_unknown(const words *w, const char *word)
@@ -128,8 +145,7 @@ static yk_status fail_unknown(const words *w, const char *word)
     yk_word_show(word, shown);
     const char *meant = find_also(c, name);
     if (!meant && find_key(c, name, key))
-        return fail(c, "there is no option %s; %s is a key of the configuration: --set %s=%s",
-                    shown, key, key, show_value(w, strchr(bare, '=')));
+        return fail_key(w, shown, key, find_value(w, strchr(bare, '=')));
     if (!meant) meant = guess(c, name);
     if (!meant)
         return fail(c, "there is no option %s (`yoke %s --help` lists all)", shown, c->name);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/run_folder.h"
 #include "models/hf.h"
 #include "runtime/storage/file.h"
 
@@ -42,6 +43,8 @@ static yk_status set_init(yk_config *config)
 {
     char *own = NULL, *model = NULL, *saved = NULL;
     if (!config->model.init[0]) return YK_OK;
+    if (yk_file_exists(config->model.init) && !yk_dir_exists(config->model.init))
+        return yk_run_folder_find_model(config->model.init, &model);
     own = yk_path_join(config->model.init, YK_HF_CONFIG_NAME);
     model = yk_path_join(config->model.init, "model");
     if (model) saved = yk_path_join(model, YK_HF_CONFIG_NAME);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/weights.h"
 #include "models/hf.h"
@@ -93,12 +94,36 @@ yk_status yk_run_folder_save(const yk_config *config, yk_engine *engine, bool wr
     return status;
 }
 
+char *yk_run_folder_around(const char *file)
+{
+    if (!yk_file_exists(file) || yk_dir_exists(file)) return NULL;
+    const char *slash = strrchr(file, '/');
+    char *dir = !slash ? strdup(".") : strndup(file, slash == file ? 1 : (size_t)(slash - file));
+    char *model = dir ? yk_path_join(dir, "model") : NULL;
+    bool has_model = model && (holds_model(dir) || holds_model(model));
+    free(model);
+    if (has_model) return dir;
+    free(dir);
+    return NULL;
+}
+
+static yk_status fail_file(const char *file)
+{
+    char *dir = yk_run_folder_around(file);
+    yk_status status =
+        yk_fail(YK_EINVAL, file, "it is a file; give %s%s",
+                dir ? "its folder, " : "a model's or a run's folder", dir ? dir : "");
+    free(dir);
+    return status;
+}
+
 yk_status yk_run_folder_find_model(const char *dir, char **model_dir_out)
 {
     char *model = NULL;
+    if (yk_file_exists(dir) && !yk_dir_exists(dir)) return fail_file(dir);
     if (!yk_dir_exists(dir))
-        return yk_fail(YK_EINVAL, dir, "%s; give a model's or a run's folder",
-                       yk_file_exists(dir) ? "it is a file" : "there is no such directory");
+        return yk_fail(YK_EINVAL, dir,
+                       "there is no such directory; give a model's or a run's folder");
     YK_TRY(join(dir, holds_model(dir) ? "" : "model", &model));
     if (!holds_model(model)) {
         free(model);

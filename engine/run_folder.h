@@ -25,6 +25,10 @@ yk_status yk_run_folder_create(const yk_config *config, yk_metrics **metrics_out
  */
 yk_status yk_run_folder_save(const yk_config *config, yk_engine *engine, bool writes);
 
+/* The folder of a run or a model that a file lies in, as its config.yaml or its weights do; NULL: in none.
+ * The caller owns it (free()). */
+char *yk_run_folder_around(const char *file);
+
 /* The Hugging Face directory that `dir` is, or has as a run's folder. The caller owns it (free()).
  *
  * YK_EINVAL  it is neither

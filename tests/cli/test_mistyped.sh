@@ -41,7 +41,19 @@ case_is "a key that is given as an option is --set's"
 refused "device is a key of the configuration: --set device=cpu" train own.yaml --device cpu
 refused "train.batch is a key of the configuration: --set train.batch=4" plan own.yaml --batch=4
 refused "optim.lr is a key of the configuration: --set optim.lr=VALUE" train own.yaml --lr
+mkdir runs
 refused "model.init is a key of the configuration: --set model.init=runs" train own.yaml --resume runs
+refused "--set model.init=preset" train own.yaml --resume=preset/config.yaml
+refused "--set model.init=preset/model" train own.yaml --resume preset/model/model.safetensors
+for words in "own.yaml --resume" "--resume own.yaml" "--resume absent own.yaml"; do
+    # shellcheck disable=SC2086
+    refused "--set model.init=FOLDER, of a run or a model" train $words
+done
+
+case_is "a file in the place of a run's folder leads to the folder"
+refused "preset/config.yaml: it is a file; give its folder, preset" train own.yaml --set model.init=preset/config.yaml
+refused "it is a file; give its folder, preset/model" generate preset/model/model.safetensors
+refused "own.yaml: it is a file; give a model's or a run's folder" plan own.yaml --set model.init=own.yaml
 
 case_is "launch's options, given to train, lead there"
 for words in "-n 2" -n2 --ranks=2 "--hosts a:2" "--hostfile f"; do
