@@ -127,8 +127,9 @@ static int take_line(const char *text, bool has_chunks, double *seconds, int *do
     bool read = has_chunks ? sscanf(text, "%lf %ld%n", seconds, &n, &used) == 2
                            : sscanf(text, "%lf%n", seconds, &used) == 1;
     bool good = read && text[used] == '\n' && is_time(*seconds);
-    if (has_chunks) *doublings = n < -DOUBLINGS_MAX || n > DOUBLINGS_MAX ? 0 : (int)n;
-    return good && n >= -DOUBLINGS_MAX && n <= DOUBLINGS_MAX ? used + 1 : 0;
+    if (!good || n < -DOUBLINGS_MAX || n > DOUBLINGS_MAX) return 0;
+    if (has_chunks) *doublings = (int)n;
+    return used + 1;
 }
 
 /* Lines of the backends of `race`, each with its rows, in its order; nothing else. */
