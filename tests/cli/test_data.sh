@@ -90,6 +90,9 @@ refused "token 1 is id 50256, outside of the vocabulary of 50256" inspect a_0.bi
 refused "16 bits" inspect a_0.bin --vocab 151936
 refused "data.format" inspect a_0.bin --format parquet
 
+case_is "data without a command leads to both"
+refused "data: inspect or prepare is missing; write yoke data inspect FILE, or yoke data prepare FILE --out DIR"
+
 case_is "inspect reads raw ids when it is told their type"
 printf '\1\0\2\0\3\0' >raw.bin
 run "$yoke" data inspect raw.bin --format raw --dtype uint16

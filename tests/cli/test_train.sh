@@ -214,9 +214,14 @@ run "$yoke" train tiny.yaml --set run.dir=lost --set precision.compute=fp16 --se
     --set precision.loss_scale.floor=1e12
 expect_status 1
 expect_text err "not finite in 3 steps in a row"
-expect_text err "lower optim.lr"
+expect_text err "; lower optim.lr, or raise precision with precision.compute"
 [ "$(wc -l <"$scratch/.err")" -eq 1 ] || fail "not one line"
 [ "$(field lost skipped | tr '\n' ' ')" = "true true true " ] || fail "metrics.jsonl says something else"
+run "$yoke" train tiny.yaml --set run.dir=far --set guard.max_skips=2 --set optim.lr=100 \
+    --set optim.weight_decay=100
+expect_status 1
+expect_text err "not finite in 2 steps in a row"
+expect_text err "; lower optim.lr, or give schedule.warmup more steps"
 
 case_is "evaluation, samples and savings come when they are due"
 train due eval.every=2 sample.every=2 sample.prompt="the yoke" sample.tokens=8 log.every=3

@@ -73,6 +73,8 @@ refused "outside the vocabulary of 123" sample.every=1 sample.prompt='}' model.v
 
 case_is "a device that is not there"
 "$yoke" plan c.yaml --set device=cuda >/dev/null 2>&1 || refused "device cuda" device=cuda
+[ -n "${YK_HAVE_CUDA-}" ] ||
+    refused 'run make CMAKE_ARGS="-DYK_CUDA=ON", or set device to cpu' device=cuda
 
 case_is "missing, empty, short and truncated data"
 refused "no data is given" data.train=
