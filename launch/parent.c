@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "launch/leftovers.h"
+#include "launch/relay.h"
 #include "launch/stopped.h"
 #include "runtime/base/clock.h"
 #include "runtime/machine/process.h"
@@ -45,6 +46,7 @@ static sigset_t signals_of_interest(void)
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) sigaddset(&set, list[i]);
     if (!is_ignored(SIGHUP)) sigaddset(&set, SIGHUP);
+    if (!is_ignored(SIGPIPE)) sigaddset(&set, SIGPIPE);
     return set;
 }
 
@@ -53,7 +55,7 @@ static sigset_t signals_of_interest(void)
 /* What a child is started with. */
 typedef struct start {
     const yk_command *command;
-    int input, output; /* descriptors; output -1: this process' own */
+    int input, output, errors; /* descriptors; -1: this process' own */
     const sigset_t *mask;
     bool is_apart; /* in a group of its own, and ends with this process */
 } start;
@@ -68,6 +70,7 @@ static void become(const start *s, pid_t parent, int report)
     }
     if (dup2(s->input, STDIN_FILENO) < 0) goto fail;
     if (s->output >= 0 && dup2(s->output, STDOUT_FILENO) < 0) goto fail;
+    if (s->errors >= 0 && dup2(s->errors, STDERR_FILENO) < 0) goto fail;
     for (int i = 0; i < s->command->settings.n_items; i++)
         if (putenv(s->command->settings.items[i]) != 0) goto fail;
     sigprocmask(SIG_SETMASK, s->mask, NULL);
@@ -166,8 +169,8 @@ static void pass_on(run *r, int signal)
         kill(r->mpirun, signal);
         return;
     }
-    /* A terminal that closes sends it more than once: by its shell, and by the kernel. */
-    if (signal == SIGHUP && r->n_asked > 0) return;
+    /* They come again by themselves: from a terminal's shell and the kernel, and with each line. */
+    if ((signal == SIGHUP || signal == SIGPIPE) && r->n_asked > 0) return;
     if (r->n_asked++ > 0) {
         tell_to_end(r);
         return;
@@ -268,12 +271,16 @@ static yk_status run_command(const yk_command *command, double still_limit_s, in
     sigset_t before;
     yk_ended ended = {.exit_status = 0};
     pid_t child = 0;
+    yk_relay relay;
     int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
     sigprocmask(SIG_BLOCK, &set, &before);
-    const start s = {command, input, -1, &before, true};
-    yk_status status = start_child(&s, &child);
+    yk_status status = yk_relay_begin(&relay);
+    const start s = {command, input, relay.output, relay.errors, &before, true};
+    if (status == YK_OK) status = start_child(&s, &child);
+    yk_relay_hand_over(&relay);
     run r = {.mpirun = child, .n_here = n_here};
     if (status == YK_OK) wait_for(&r, still_limit_s, &ended);
+    yk_relay_end(&relay, &before);
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(input);
     if (status == YK_OK) *ended_out = ended;
@@ -293,7 +300,7 @@ yk_status yk_parent_ask(const yk_command *command, int limit_s, char **output_ou
     int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
     sigprocmask(SIG_BLOCK, &set, &before);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    const start s = {command, input, output, &before, true};
+    const start s = {command, input, output, -1, &before, true};
     yk_status status = start_child(&s, &child);
     if (status == YK_OK) {
         wait_for_answer(child, limit_s, &ended);
@@ -318,7 +325,7 @@ yk_status yk_parent_feed(const yk_command *command, const char *input, yk_ended 
         return yk_fail(YK_EIO, command->words.items[0], "its input cannot be written: %s",
                        strerror(errno));
     sigprocmask(SIG_SETMASK, NULL, &mask);
-    const start s = {command, file, -1, &mask, false};
+    const start s = {command, file, -1, -1, &mask, false};
     yk_status result = start_child(&s, &child);
     close(file);
     YK_TRY(result);

@@ -1,11 +1,11 @@
 /* launch/parent.h - staying the parent of what was started.
  *
  * Signals.  The child is in a process group of its own, so that what a terminal sends (Ctrl-C) comes
- *           to this process alone, which passes it on. SIGINT, SIGTERM and SIGHUP ask the run to save
- *           and end. mpirun, sent one of those, would kill its ranks seconds later; it passes SIGUSR1
- *           on to them and waits, so that is what the first of them becomes. From the second on
- *           mpirun gets SIGTERM, but for SIGHUP: a terminal that closes sends it more than once, and
- *           nohup has it ignored.
+ *           to this process alone, which passes it on. SIGINT, SIGTERM, SIGHUP and SIGPIPE, of a reader
+ *           of the output that ended (launch/relay.h), ask the run to save and end. mpirun, sent one of
+ *           those, would kill its ranks seconds later; it passes SIGUSR1 on to them and waits, so that
+ *           is what the first of them becomes. From the second on mpirun gets SIGTERM, but for SIGHUP
+ *           and SIGPIPE, which come more than once by themselves; ignored, as by nohup, they ask nothing.
  *           SIGUSR1 and SIGUSR2 are passed on as they are.
  * Orphans.  When this process dies, the child gets SIGTERM.
  * Threads.  Call from the main thread: signals are blocked in it and taken one by one.
@@ -30,7 +30,7 @@ typedef struct yk_ended {
  * limit_s     seconds that it may take
  * output_out  what it printed on its standard output, ended by 0; owned by the caller (free())
  *
- * SIGINT, SIGTERM, SIGHUP or SIGUSR1, and the limit, end it at once with all that it has started, in
+ * SIGINT, SIGTERM, SIGHUP, SIGPIPE or SIGUSR1, and the limit, end it at once with all that it has started, in
  * whatever group: mpirun leaves its ssh behind else. Call it without other children: they would end too.
  *
  * YK_EINVAL  there is no such program

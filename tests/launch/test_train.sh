@@ -58,6 +58,18 @@ expect_status 75
 expect_text out "stopped by a signal after step"
 [ -s runs/run/model/model.safetensors ] || fail "no model"
 
+case_is "a run whose output nobody reads any longer saves its weights, too"
+for errors in .err /dev/stdout; do
+    rm -rf runs .err
+    env --default-signal=PIPE timeout -s KILL "$(limit 40)" "$yoke" launch -n 2 train run.yaml \
+        --set train.steps=1000000 --set log.every=1 2>$errors | head -n 12 >.out
+    status=${PIPESTATUS[0]} out=$(cat .out) err=$(cat .err 2>/dev/null)
+    expect_status 75
+    [ $errors != .err ] || expect_text err "asked to stop (Broken pipe); the ranks save and end after their step"
+    expect_no_text err mpirun
+    [ -s runs/run/model/model.safetensors ] || fail "no model"
+done
+
 case_is "ranks that are all stopped for longer than comm.timeout are ended, and it is said"
 rm -rf runs
 "$yoke" launch -n 2 train run.yaml --set train.steps=1000000 --set log.every=1 --set comm.timeout=2 \
