@@ -155,6 +155,7 @@ static void embed_backward_large_family(op_case *c)
     for (int add = 0; add < 2; add++) {
         backward_case(c, YK_BF16, YK_BF16, 20011, 8, 31, 0, true, add, add);
         backward_case(c, YK_BF16, YK_BF16, 40004, 8, 3001, 5, true, add, add);
+        backward_case(c, YK_BF16, YK_BF16, 15004, 8, 257, 1, true, add, add);
         backward_case(c, YK_BF16, YK_F32, 600, 16, 601, 0, false, add, false);
         backward_case(c, YK_F32, YK_F32, 300, 4, 70001, 0, false, add, false);
     }
@@ -172,8 +173,8 @@ static void embed_backward_frequent_family(op_case *c)
         }
 }
 
-/* Whole sequences, one that is cut off, as many as tokens, and positions that look like sequences but
- * for one, at either end of what a GPU's thread looks at. */
+/* Whole sequences, one that is cut off, as many as tokens, and positions that look like sequences
+ * but for one, at either end of what a GPU's thread looks at. */
 static void embed_backward_sequences_family(op_case *c)
 {
     static const int64_t all[][3] = {{256, 64, 0}, {256, 128, 0}, {250, 64, 0}, {128, 128, 0},
