@@ -82,10 +82,12 @@ static bool change_moments(const yk_plan_target *target, yk_config *c)
     return true;
 }
 
+/* The model reads the master weights then, so that there are no others to be away. */
 static bool change_states(const yk_plan_target *target, yk_config *c)
 {
     if (c->precision.master != YK_F32 || c->precision.compute != YK_BF16) return false;
     c->precision.master = YK_BF16;
+    if (c->memory.offload != YK_OFFLOAD_AUTO) c->memory.offload &= ~YK_OFFLOAD_MASTER;
     (void)change_moments(target, c);
     return true;
 }

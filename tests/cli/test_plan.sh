@@ -207,6 +207,11 @@ words="large.yaml --device 4090d --set train.micro_batch=32 --set memory.recompu
 refused "what would fit: train.micro_batch: 4, precision.master: bf16, precision.moments: bf16 (" $words
 check_changes $words
 
+case_is "who is told to take master weights in 16 bits is told to leave them out of what is away"
+words+=" --set memory.offload=[master,grads]"
+refused "memory.offload: [grads], precision.master: bf16, precision.moments: bf16 (" $words
+check_changes $words
+
 case_is "a refusal under --json is an object with what the words say"
 words="large.yaml --device h200 --set train.micro_batch=32 --set memory.recompute=none --set memory.device_limit=60GiB"
 # shellcheck disable=SC2086
