@@ -101,8 +101,8 @@ static int64_t first_of_few(const sums *x, const span *s)
 
 /* ---- events -------------------------------------------------------------------------------
  *
- * One that is recorded or waited for on a copy stream costs the link some microseconds, like a word: none is
- * without need. */
+ * One that is recorded or waited for on a copy stream is work of its engine between two copies, like a word: none
+ * is without need. */
 
 static yk_event *event_of(const sums *x, hostmem_event kind, int64_t number)
 {
