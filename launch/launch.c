@@ -114,19 +114,35 @@ static int count_here(const yk_hosts *hosts)
     return n;
 }
 
+/* Of a run on processors: more would keep a machine from all else for minutes, before a step is made. */
+#define MAX_RANKS_A_CORE 32
+
+static yk_status check_cores(const yk_hosts *hosts, int n_cores)
+{
+    int n = count_here(hosts);
+    if (n <= n_cores * MAX_RANKS_A_CORE) return YK_OK;
+    return yk_fail(
+        YK_EINVAL, "launch",
+        "%d ranks are more than %d for each of this machine's cores (%d); give fewer, as "
+        "with -n %d, or more hosts with --hosts",
+        n, MAX_RANKS_A_CORE, n_cores, n_cores);
+}
+
 static yk_status run_mpirun(const yk_launch_options *o, const yk_machine *machine,
                             const yk_hosts *hosts, int n_ranks)
 {
     yk_placement placement = {.places = NULL};
     yk_command command = {.is_short = false};
     yk_network network;
+    int n_cores = yk_machine_count_cores(machine, yk_machine_given(machine));
+    if (!o->is_on_gpus) YK_TRY(check_cores(hosts, n_cores));
     YK_TRY(yk_network_find(hosts, !o->dry_run, &network));
     if (network.note[0]) yk_warn("network", "%s", network.note);
     const yk_mpirun run = {
         .hosts = hosts,
         .network = &network,
         .n_ranks = n_ranks,
-        .n_cores = yk_machine_count_cores(machine, yk_machine_given(machine)),
+        .n_cores = n_cores,
         .timeout_s = o->timeout_s,
         .is_on_terminal = isatty(STDOUT_FILENO) == 1,
         .env = environ,

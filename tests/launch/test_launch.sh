@@ -26,6 +26,15 @@ expect_status 0
 started=$(tail -n +2 "$scratch/mpirun.words")
 [ "$(eval "set -- ${printed#*mpirun }"; printf '%s\n' "$@")" = "$started" ] || fail "other words: $started"
 
+case_is "far more ranks than cores are refused before any is started"
+fake mpirun <<<'exit 0'
+for dry in "" --dry-run; do
+    launch -n 65536 $dry train "$config" --set train.batch=65536
+    expect_status 2
+    expect_text err "yoke: launch: 65536 ranks are more than 32 for each of this machine's cores ("
+done
+[ "$(calls mpirun)" = "" ] || fail "mpirun was started"
+
 case_is "a table that standard output does not take is told, without a reason that is none"
 if [ -w /dev/full ]; then
     run env PATH="$scratch/bin:$PATH" bash -c '"$@" >/dev/full' - "$yoke" launch -n 2 train "$config"
