@@ -117,6 +117,28 @@ static yk_status fail_file(const char *file)
     return status;
 }
 
+static bool has_dir(const char *dir, const char *name)
+{
+    char *path = yk_path_join(dir, name);
+    bool there = path && yk_dir_exists(path);
+    free(path);
+    return there;
+}
+
+/* A folder that holds no model, or does not let that be seen. */
+static yk_status fail_folder(const char *dir)
+{
+    if (has_dir(dir, "snapshots"))
+        return yk_fail(YK_EINVAL, dir,
+                       "it is of the Hugging Face Hub's cache; give the folder in its snapshots/ "
+                       "that holds config.json");
+    if (!has_dir(dir, "."))
+        return yk_fail(YK_EINVAL, dir, "it cannot be looked into; check who may use it");
+    return yk_fail(YK_EINVAL, dir,
+                   "it holds neither config.json nor model/config.json; give a Hugging Face "
+                   "directory or the folder of a run that has saved its weights");
+}
+
 yk_status yk_run_folder_find_model(const char *dir, char **model_dir_out)
 {
     char *model = NULL;
@@ -124,12 +146,11 @@ yk_status yk_run_folder_find_model(const char *dir, char **model_dir_out)
     if (!yk_dir_exists(dir))
         return yk_fail(YK_EINVAL, dir,
                        "there is no such directory; give a model's or a run's folder");
-    YK_TRY(join(dir, holds_model(dir) ? "" : "model", &model));
+    model = holds_model(dir) ? strdup(dir) : yk_path_join(dir, "model");
+    if (!model) return yk_fail(YK_ENOMEM, dir, "no memory for a path");
     if (!holds_model(model)) {
         free(model);
-        return yk_fail(YK_EINVAL, dir,
-                       "it holds neither config.json nor model/config.json; give a Hugging Face "
-                       "directory or the folder of a run that has saved its weights");
+        return fail_folder(dir);
     }
     *model_dir_out = model;
     return YK_OK;

@@ -14,7 +14,7 @@ static const struct {
     {ENOENT, YK_EINVAL, "check the path"},
     {ENOTDIR, YK_EINVAL, "check the path"},
     {EISDIR, YK_EINVAL, "name a file"},
-    {EEXIST, YK_EINVAL, "remove it or name another"},
+    {EEXIST, YK_EINVAL, "name another"},
     {ENOTEMPTY, YK_EINVAL, "remove it or name another"},
     {EACCES, YK_EINVAL, "check who may use it"},
     {EPERM, YK_EINVAL, "check who may use it"},

@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "runtime/storage/file.h"
+#include "runtime/storage/lfs.h"
 
 yk_status yk_json_parse(const char *path, const char *text, int64_t bytes, json_t **object_out)
 {
     json_error_t error;
     json_t *value = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
     if (!value) {
+        YK_TRY(yk_lfs_check(path, text, bytes));
         return yk_fail(YK_EFORMAT, path, "is not valid JSON: line %d, column %d: %s", error.line,
                        error.column, error.text);
     }

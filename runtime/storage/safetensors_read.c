@@ -9,6 +9,7 @@
 
 #include "runtime/storage/file.h"
 #include "runtime/storage/json.h"
+#include "runtime/storage/lfs.h"
 #include "runtime/storage/safetensors_layout.h"
 
 typedef struct st_shard {
@@ -36,9 +37,12 @@ static yk_status out_of_memory(const char *path)
 /* Find the header in the mapped file and parse it. */
 static yk_status read_header(st_shard *s)
 {
+    YK_TRY(yk_lfs_check(s->path, s->map.data, s->map.bytes));
     if (s->map.bytes < YK_ST_PREFIX_BYTES) {
-        return yk_fail(YK_EFORMAT, s->path, "%lld bytes are too few for a safetensors file",
-                       (long long)s->map.bytes);
+        return yk_fail(
+            YK_EFORMAT, s->path,
+            "%lld bytes are too few for a safetensors file; it is truncated, fetch it again",
+            (long long)s->map.bytes);
     }
     uint64_t length = 0;
     for (int i = 0; i < YK_ST_PREFIX_BYTES; i++) length |= (uint64_t)s->map.data[i] << 8 * i;
@@ -50,9 +54,11 @@ static yk_status read_header(st_shard *s)
     }
     s->data_at = YK_ST_PREFIX_BYTES + (int64_t)length;
     if (s->data_at > s->map.bytes) {
-        return yk_fail(YK_EFORMAT, s->path,
-                       "states a header of %llu bytes, but has %lld bytes in all; it is truncated",
-                       (unsigned long long)length, (long long)s->map.bytes);
+        return yk_fail(
+            YK_EFORMAT, s->path,
+            "states a header of %llu bytes, but has %lld bytes in all; it is truncated, fetch it "
+            "again",
+            (unsigned long long)length, (long long)s->map.bytes);
     }
     return yk_json_parse(s->path, (const char *)s->map.data + YK_ST_PREFIX_BYTES, (int64_t)length,
                          &s->header);
@@ -99,9 +105,11 @@ static yk_status read_tensor(const st_shard *s, const char *name, json_t *entry,
     int64_t b = json_integer_value(begin), e = json_integer_value(end);
     int64_t data_bytes = s->map.bytes - s->data_at;
     if (b < 0 || b > e || e > data_bytes) {
-        return yk_fail(YK_EFORMAT, s->path,
-                       "tensor %s: bytes %lld to %lld lie outside of the file's %lld bytes of data",
-                       name, (long long)b, (long long)e, (long long)data_bytes);
+        return yk_fail(
+            YK_EFORMAT, s->path,
+            "tensor %s: bytes %lld to %lld lie outside of the file's %lld bytes of data; it is "
+            "truncated or damaged, fetch it again",
+            name, (long long)b, (long long)e, (long long)data_bytes);
     }
     if (!yk_st_info_size(&t->info, &t->count, &t->bytes) || t->bytes != e - b) {
         return yk_fail(YK_EFORMAT, s->path,

@@ -84,7 +84,27 @@ refused "max-tokens" runs/tiny --max-tokens -3
 refused "outside the vocabulary of 123" runs/tiny --prompt "~"
 refused "absent.json: cannot open" runs/tiny --tokenizer absent.json
 cp -r runs/tiny/model damaged && truncate -s -4 damaged/model.safetensors
-refused "lie outside of the file's" damaged
+refused "bytes of data; it is truncated or damaged, fetch it again" damaged
+: >damaged/model.safetensors
+refused "0 bytes are too few for a safetensors file; it is truncated, fetch it again" damaged
+pointer='version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 9\n'
+printf "$pointer" >damaged/model.safetensors
+refused "damaged/model.safetensors: is a pointer of Git LFS and not the file; run git lfs pull" damaged
+printf "$pointer" >pointer.json
+refused "pointer.json: is a pointer of Git LFS and not the file" runs/tiny --tokenizer pointer.json
+rm damaged/model.safetensors
+refused "damaged: holds neither model.safetensors nor" damaged
+
+case_is "a folder of the Hub's cache leads to what it holds, and one that is closed is told as such"
+mkdir -p models--x/snapshots/1 closed
+refused "models--x: it is of the Hugging Face Hub's cache; give the folder in its snapshots/" models--x
+nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+chmod 711 . && chmod 700 closed
+if [ "$(id -u)" -eq 0 ] && "${nobody[@]}" test -x "$yoke" -a -d "$PWD/closed" 2>/dev/null; then
+    tried=("${nobody[@]}" "$yoke" generate)
+    refused "closed: it cannot be looked into; check who may use it" closed
+    tried=("$yoke" generate)
+fi
 
 case_is "a full standard output"
 if [ -w /dev/full ]; then

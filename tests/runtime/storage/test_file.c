@@ -174,7 +174,7 @@ static void a_wrong_path_is_the_users_mistake(void **state)
     scratch_write(p->path, p->dir, "file", "x", 1);
     char below[SCRATCH_PATH];
     scratch_path(below, p->path, "below");
-    EXPECT_FAILURE(yk_dir_create(below), YK_EINVAL, "File exists");
+    EXPECT_FAILURE(yk_dir_create(below), YK_EINVAL, "File exists; name another");
     EXPECT_FAILURE(yk_file_open(below, YK_FILE_WRITE, &f), YK_EINVAL, "Not a directory");
 }
 
