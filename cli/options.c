@@ -267,13 +267,23 @@ static yk_status take_short(words *w, const char *word)
     return fail_unknown(w, word);
 }
 
+/* A word behind the last operand; an assignment is --set's. */
+static yk_status fail_surplus(const words *w, const char *word)
+{
+    char shown[YK_SHOWN_MAX], key[YK_CONFIG_KEY_NAME_MAX];
+    snprintf(key, sizeof key, "%.*s", (int)strcspn(word, "="), word);
+    yk_word_show(word, shown);
+    if (strchr(word, '=') && find(w->command, "set", strlen("set")) &&
+        (!key[0] || yk_config_find_key(key) >= 0))
+        return fail(w->command, "%s is one word too many; write --set KEY=VALUE, without spaces",
+                    shown);
+    return fail(w->command, "%s is one word too many; the usage is: yoke %s%s%s", shown,
+                w->command->name, w->command->operands[0] ? " " : "", w->command->operands);
+}
+
 static yk_status take_operand(words *w, const char *word)
 {
-    char shown[YK_SHOWN_MAX];
-    if (w->n_operands == w->command->max_operands)
-        return fail(w->command, "%s is one word too many; the usage is: yoke %s%s%s",
-                    yk_word_show(word, shown), w->command->name, w->command->operands[0] ? " " : "",
-                    w->command->operands);
+    if (w->n_operands == w->command->max_operands) return fail_surplus(w, word);
     bool is_first =
         w->n_operands == 0; /* what follows another command's name is for that one to read */
     if (!word[0] && (is_first || !w->command->operands_last))

@@ -45,6 +45,10 @@ static yk_status set_init(yk_config *config)
     if (!config->model.init[0]) return YK_OK;
     if (yk_file_exists(config->model.init) && !yk_dir_exists(config->model.init))
         return yk_run_folder_find_model(config->model.init, &model);
+    if (yk_model_is_preset(config->model.init) && !yk_dir_exists(config->model.init))
+        return yk_fail(YK_EINVAL, "model.init",
+                       "%s is a preset, without weights; write model.preset: %s, or give a folder",
+                       config->model.init, config->model.init);
     own = yk_path_join(config->model.init, YK_HF_CONFIG_NAME);
     model = yk_path_join(config->model.init, "model");
     if (model) saved = yk_path_join(model, YK_HF_CONFIG_NAME);

@@ -55,6 +55,11 @@ refused "preset/config.yaml: it is a file; give its folder, preset" train own.ya
 refused "it is a file; give its folder, preset/model" generate preset/model/model.safetensors
 refused "own.yaml: it is a file; give a model's or a run's folder" plan own.yaml --set model.init=own.yaml
 
+case_is "an assignment without --set, or in pieces, is --set's, too"
+refused '"train.batch=8" is one word too many; write --set KEY=VALUE, without spaces' train own.yaml train.batch=8
+refused '"=" is one word too many; write --set KEY=VALUE, without spaces' train own.yaml --set train.batch = 8
+refused '"a=b.yaml" is one word too many; the usage is: yoke plan CONFIG' plan own.yaml a=b.yaml
+
 case_is "launch's options, given to train, lead there"
 for words in "-n 2" -n2 --ranks=2 "--hosts a:2" "--hostfile f"; do
     # shellcheck disable=SC2086
@@ -92,7 +97,9 @@ for words in plan train "launch -n 2 train" "data inspect" "data prepare --out p
 done
 [ ! -e prepared ] || fail "a folder was made"
 
-case_is "a preset is no file"
+case_is "a preset is no file, and no folder"
+refused "model.init: tiny-gpt2 is a preset, without weights; write model.preset: tiny-gpt2, or give a folder" \
+    train own.yaml --set model.init=tiny-gpt2
 refused "write one with model.preset: gpt2-124m" plan gpt2-124m
 
 case_is "a run's folder is the model that it saved"
