@@ -293,11 +293,12 @@ static __device__ inline void find_bins(desk &k, int32_t *bins)
     __syncthreads();
 }
 
-/* Whether the first of a list have a key in common, so that bins would be tried for nothing. */
+/* Whether the first rows of a list have a key in common, so that bins would be tried for nothing.
+ * For one warp: looking for equal lanes takes long. */
 static __device__ inline bool looks_frequent(const desk &k, int count)
 {
     int lane = threadIdx.x & 31, key = lane < count ? (int)k.list[0][lane].x : -1 - lane;
-    return __any_sync(ALL_LANES, __popc(__match_any_sync(ALL_LANES, key)) >= ALIKE);
+    return __popc(__match_any_sync(ALL_LANES, key)) >= ALIKE;
 }
 
 /* Sort a list in shared memory by bins, unless one has MANY rows: rows come into a bin in any
@@ -308,7 +309,7 @@ static __device__ inline bool sort_bins(desk &k, const sort_job &j, int count, i
     constexpr int EACH = LISTED / THREADS;
     int32_t *bins = reinterpret_cast<int32_t *>(k.list[1]), *rows = &k.place[0][0];
     reinterpret_cast<int4 *>(bins)[threadIdx.x] = make_int4(0, 0, 0, 0);
-    __syncthreads();
+    if (__syncthreads_or(threadIdx.x < 32 && looks_frequent(k, count))) return false;
     uint2 item[EACH] = {};
     int32_t at[EACH] = {};
     bool many = false;
@@ -330,10 +331,11 @@ static __device__ inline bool sort_bins(desk &k, const sort_job &j, int count, i
     for (int u = 0; u < EACH; u++) {
         if (u * THREADS + (int)threadIdx.x >= count) continue;
         int32_t local = item[u].x, row = item[u].y, first = bins[local], place = begin + first;
-        int32_t behind = local + 1 < BINS ? bins[local + 1] : count, other = first + at[u];
-        for (int i = first + 1; i < behind; i++) {
-            other = other + 1 < behind ? other + 1 : first;
-            place += rows[other] < row;
+        int32_t n = (local + 1 < BINS ? bins[local + 1] : count) - first;
+        int32_t other = n > 1 ? (int)(threadIdx.x & 31) % n : 0; /* lanes in different banks */
+        for (int i = 0; i < n && n > 1; i++) {
+            place += rows[first + other] < row;
+            other = other + 1 < n ? other + 1 : 0;
         }
         j.sorted[place] = (local << j.shift) + cls;
         j.rows[place] = row;
@@ -357,7 +359,7 @@ static __device__ inline void sort_class(desk &k, const sort_job &j, int cls)
     if (count > LISTED) list = j.list[0] + begin, other = j.list[1] + begin;
     take_keys(k, j, h, found, list + __shfl_sync(ALL_LANES, sum - mine, warp), lane);
     __syncthreads();
-    bool binned = count <= LISTED && (j.n_keys - 1) >> j.shift < BINS && !looks_frequent(k, count);
+    bool binned = count <= LISTED && (j.n_keys - 1) >> j.shift < BINS;
     if (binned && sort_bins(k, j, count, begin, cls)) return;
     for (int shift = 0;; shift += DIGIT_BITS) {
         bool last = (j.n_keys - 1) >> j.shift >> shift < DIGITS;
