@@ -8,6 +8,16 @@
 # that start, timing and training fit into 90 seconds; training itself never reads the clock. The run
 # is runs/demo: its config.yaml says how many steps were taken.
 set -euo pipefail
+case ${1-} in
+-h | --help)
+    sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"
+    exit 0
+    ;;
+?*)
+    echo "yoke: demo: '$1' is a word too many; a text of your own is DATA=my.txt tools/demo.sh" >&2
+    exit 2
+    ;;
+esac
 text=${DATA:+$(realpath -m -- "$DATA")}
 cd "$(dirname "$0")/.."
 

@@ -5,6 +5,16 @@
 #
 # REGEX picks tests by name, as ctest -R does.
 set -euo pipefail
+case ${1-} in
+-h | --help)
+    sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"
+    exit 0
+    ;;
+-*)
+    echo "yoke: test: '$1' is no option; give a pattern of tests' names, or nothing for all" >&2
+    exit 2
+    ;;
+esac
 cd "$(dirname "$0")/.."
 
 build=${BUILD:-build}

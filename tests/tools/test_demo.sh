@@ -47,6 +47,14 @@ refused "has 9 bytes; the demo needs 400" DATA="$scratch/short.txt"
 head -c 5000 /dev/zero >"$scratch/zeros"
 refused "neither text in UTF-8 nor a known format" DATA="$scratch/zeros"
 
+case_is "a word behind it begins no run: help, or a text that DATA is for"
+run "$tree/tools/demo.sh" --help
+expect_status 0
+expect_text out "make demo DATA=my.txt"
+run "$tree/tools/demo.sh" my.txt
+expect_refusal "'my.txt' is a word too many; a text of your own is DATA=my.txt tools/demo.sh"
+[ ! -e "$tree/runs/demo" ] || fail "a run was begun"
+
 case_is "the book is made into a text, learnt and written from"
 demo
 expect_status 0

@@ -29,4 +29,11 @@ case_is "a GPU is tested and then timed"
 run make -n gpu-check "GPU_CHECK=--only yoke gpt2-124m"
 expect_text out "tests/gpu/check.sh build-cuda --only yoke gpt2-124m"
 
+case_is "tools/test.sh tells what it takes, and takes no option for a pattern"
+run "$YK_SOURCE/tools/test.sh" --help
+expect_status 0
+expect_text out "tools/test.sh [REGEX]"
+run "$YK_SOURCE/tools/test.sh" --verbose
+expect_refusal "'--verbose' is no option; give a pattern of tests' names"
+
 passed
