@@ -1,6 +1,7 @@
 /* cli/generate.c - `yoke generate`: text from a model. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -11,9 +12,11 @@
 static yk_status generate(const yk_inference_options *model, const yk_write_options *text)
 {
     yk_inference inference;
+    yk_write_options shown = *text;
+    shown.plain = isatty(STDOUT_FILENO) == 1; /* it would do what control characters say */
     YK_TRY(yk_sample_options_check(&text->sample));
     YK_TRY(yk_inference_open(model, &inference));
-    yk_status status = yk_write_text(inference.engine, inference.tokenizer, text, stdout);
+    yk_status status = yk_write_text(inference.engine, inference.tokenizer, &shown, stdout);
     yk_inference_close(&inference);
     return status;
 }
@@ -95,7 +98,7 @@ yk_status yk_cli_generate(int argc, char **argv)
         .max_operands = 1,
         .text =
             "Print the prompt and what the model in DIR, a Hugging Face directory or the folder\n"
-            "of a run, writes after it.",
+            "of a run, writes after it; on a terminal with `?` for control characters.",
         .example = "yoke generate runs/demo --prompt 'In the beginning' --temperature 0.8",
         .options = options,
         .n_options = sizeof options / sizeof options[0],

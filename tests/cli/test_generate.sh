@@ -72,6 +72,17 @@ text flat --prompt a --max-tokens 3000 --temperature 100
 od -An -v -tu1 -w1 flat | awk '$1 > 122 {n++} END {exit n > 0}' || fail "a byte over 122"
 [ "$(od -An -v -tu1 -w1 flat | sort -u | wc -l)" -gt 100 ] || fail "hardly any byte was drawn"
 
+case_is "a terminal gets no control characters, and a file each byte"
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # else no pseudo-terminal can be had
+    hot="--temperature 50 --max-tokens 200"
+    # shellcheck disable=SC2086
+    text raw $hot
+    script -qec "$yoke generate runs/tiny $hot" /dev/null >shown </dev/null
+    tr -d '\r' <shown | LC_ALL=C tr '\1-\10\13-\37\177' '?' | cmp -s - <(tr -d '\r' <shown) ||
+        fail "control characters on a terminal"
+    LC_ALL=C grep -q $'[\1-\10\13-\37]' raw || fail "none in a file"
+fi
+
 case_is "wrong input"
 refused "DIR is missing"
 refused "absent: there is no such directory" absent
