@@ -106,7 +106,7 @@ static yk_status run(int argc, char **argv)
         print_help();
         return YK_OK;
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
         printf("yoke %s\n", YK_VERSION);
         return YK_OK;
     }

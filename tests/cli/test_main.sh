@@ -35,10 +35,12 @@ for subcommand in $("$yoke" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
 done
 
 case_is "--version is that of the tree"
-run "$yoke" --version
-expect_status 0
-[ "$out" = "yoke $(sed -n 's/^#define YK_VERSION "\(.*\)"/\1/p' "$YK_SOURCE/runtime/base/version.h")" ] ||
-    fail "another version"
+for word in --version version; do
+    run "$yoke" $word
+    expect_status 0
+    [ "$out" = "yoke $(sed -n 's/^#define YK_VERSION "\(.*\)"/\1/p' "$YK_SOURCE/runtime/base/version.h")" ] ||
+        fail "another version"
+done
 
 case_is "an unknown subcommand names the nearest"
 run "$yoke" confg
