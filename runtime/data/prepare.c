@@ -80,8 +80,7 @@ static yk_status name_directory(preparing *p)
     int64_t n_names = names.n_items;
     yk_file_list_fini(&names);
     if (n_names == 0) return YK_OK;
-    return yk_fail(YK_EINVAL, p->out,
-                   "is there already, with %lld files; remove it or name another",
+    return yk_fail(YK_EINVAL, p->out, "is there already, with %lld files; name another",
                    (long long)n_names);
 }
 
