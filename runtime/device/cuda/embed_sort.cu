@@ -6,31 +6,27 @@
  * takes those of its class, and counts those of classes before, which is where its share of the
  * result begins. No block waits for another, and frequent tokens, whose numbers are neighbours in
  * most vocabularies, fall into different classes. What a key costs is arithmetic, so four classes
- * are compared at a time, as bytes of a word, and what a lane takes of 32 keys is the bits of a
- * word, which it finds once where a warp looks at no more than 1024 keys. The keys that are taken
- * make a list in order of row, a part of it for each warp, which then is sorted by the rest of the
- * key, its local number: by bins, if no key is frequent, else by least significant digit first.
- * Order comes from prefix sums over lanes and warps, from matching lanes of a warp, and within a
- * bin from the numbers of rows, so it is the same in every run.
+ * are compared at a time, as bytes of a word, and what a lane takes of 32 keys is the bits of a word,
+ * which it finds once where a warp looks at no more than 1024 keys. The keys that are taken make a
+ * list in order of row, a part of it for each warp, which then is sorted by the rest of the key, its
+ * local number, by least significant digit first; order comes from prefix sums over lanes and warps,
+ * and from matching lanes of a warp, so it is the same in every run.
  *
- * A sort leaves the memory and many multiprocessors idle; what other blocks do meanwhile is
- * embed_beside.cuh's.
+ * A sort leaves the memory and many multiprocessors idle, so that other blocks bring what its caller
+ * reads next into the cache.
  *
- * Bytes: each block reads 4 a row, from the cache, and where a warp has more than 1024 keys 8;
- * sorted keys and rows are written once, zeros once.
+ * Bytes: each block reads 4 a row, from the cache, and where a warp has more than 1024 keys 8; sorted
+ * keys and rows are written once, zeros once.
  */
-#include "runtime/device/cuda/embed_beside.cuh"
+#include "runtime/device/cuda/kernels.cuh"
 
 #define THREADS    1024
 #define WARPS      (THREADS / 32)
 #define DIGIT_BITS 6
 #define DIGITS     (1 << DIGIT_BITS)
-#define IDLE       36    /* blocks that do not sort, where they have something to do */
+#define FETCHERS   36    /* blocks that fetch what is read next */
 #define LISTED     2048  /* rows of a class whose lists lie in shared memory */
 #define MAX_NAMED  16384 /* local numbers of a class whose rows may have to become zero */
-#define BINS       4096  /* local numbers of a class whose rows are sorted in one pass */
-#define MANY       128   /* rows of a key, too many for that */
-#define ALIKE      4     /* of 32 rows, a sign that there are as many */
 #define QUADS      8     /* of keys that a lane looks at together, a bit of a word each */
 #define TILE       (32 * 4 * QUADS)
 
@@ -45,14 +41,13 @@ typedef struct sort_job {
     uint4 *zero;            /* (n_keys,words), or NULL */
     int64_t n_counters;
     int n, n_keys, words;
-    int zero_below; /* blocks that do not sort see to the rows from here on */
-    int shift;      /* there are 1 << shift classes, 128 at the most */
+    int shift; /* there are 1 << shift classes, 128 at the most */
 } sort_job;
 
 typedef struct sort_jobs {
     sort_job of[2];
     yk_cuda_ahead ahead;
-    int sorters; /* blocks that sort, those of the second only if its keys are not sequences' */
+    int sorters; /* blocks that sort; those behind them fetch what is ahead */
 } sort_jobs;
 
 /* What the block has in shared memory. */
@@ -277,73 +272,6 @@ static __device__ inline void sort_digit(desk &k, const sort_job &j, uint2 *to, 
     __syncthreads();
 }
 
-/* From how many rows are in each bin, one for each local number, to where it begins. A thread sees
- * to four of them. */
-static __device__ inline void find_bins(desk &k, int32_t *bins)
-{
-    static_assert(BINS == 4 * THREADS, "a thread has four bins");
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    int4 *mine = reinterpret_cast<int4 *>(bins) + threadIdx.x, n = *mine;
-    int32_t all = n.x + n.y + n.z + n.w, upto = warp_prefix(all, lane);
-    if (lane == 31) k.first[warp] = upto;
-    __syncthreads();
-    int32_t warps = warp_prefix(k.first[lane], lane) - k.first[lane];
-    int32_t at = __shfl_sync(ALL_LANES, warps, warp) + upto - all;
-    *mine = make_int4(at, at + n.x, at + n.x + n.y, at + n.x + n.y + n.z);
-    __syncthreads();
-}
-
-/* Whether the first rows of a list have a key in common, so that bins would be tried for nothing.
- * For one warp: looking for equal lanes takes long. */
-static __device__ inline bool looks_frequent(const desk &k, int count)
-{
-    int lane = threadIdx.x & 31, key = lane < count ? (int)k.list[0][lane].x : -1 - lane;
-    return __popc(__match_any_sync(ALL_LANES, key)) >= ALIKE;
-}
-
-/* Sort a list in shared memory by bins, unless one has MANY rows: rows come into a bin in any
- * order, and then each finds its place among them. */
-static __device__ inline bool sort_bins(desk &k, const sort_job &j, int count, int begin, int cls)
-{
-    static_assert(sizeof k.list[1] >= BINS * 4 && sizeof k.place >= LISTED * 4, "bins fit");
-    constexpr int EACH = LISTED / THREADS;
-    int32_t *bins = reinterpret_cast<int32_t *>(k.list[1]), *rows = &k.place[0][0];
-    reinterpret_cast<int4 *>(bins)[threadIdx.x] = make_int4(0, 0, 0, 0);
-    if (__syncthreads_or(threadIdx.x < 32 && looks_frequent(k, count))) return false;
-    uint2 item[EACH] = {};
-    int32_t at[EACH] = {};
-    bool many = false;
-#pragma unroll
-    for (int u = 0; u < EACH; u++) {
-        int i = u * THREADS + threadIdx.x;
-        if (i >= count) continue;
-        item[u] = k.list[0][i];
-        at[u] = atomicAdd(&bins[item[u].x], 1);
-        many |= at[u] >= MANY;
-    }
-    if (__syncthreads_or(many)) return false;
-    find_bins(k, bins);
-#pragma unroll
-    for (int u = 0; u < EACH; u++)
-        if (u * THREADS + (int)threadIdx.x < count) rows[bins[item[u].x] + at[u]] = item[u].y;
-    __syncthreads();
-#pragma unroll
-    for (int u = 0; u < EACH; u++) {
-        if (u * THREADS + (int)threadIdx.x >= count) continue;
-        int32_t local = item[u].x, row = item[u].y, first = bins[local], place = begin + first;
-        int32_t n = (local + 1 < BINS ? bins[local + 1] : count) - first;
-        int32_t other = n > 1 ? (int)(threadIdx.x & 31) % n : 0; /* lanes in different banks */
-        for (int i = 0; i < n && n > 1; i++) {
-            place += rows[first + other] < row;
-            other = other + 1 < n ? other + 1 : 0;
-        }
-        j.sorted[place] = (local << j.shift) + cls;
-        j.rows[place] = row;
-    }
-    __syncthreads();
-    return true;
-}
-
 static __device__ inline void sort_class(desk &k, const sort_job &j, int cls)
 {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -359,8 +287,6 @@ static __device__ inline void sort_class(desk &k, const sort_job &j, int cls)
     if (count > LISTED) list = j.list[0] + begin, other = j.list[1] + begin;
     take_keys(k, j, h, found, list + __shfl_sync(ALL_LANES, sum - mine, warp), lane);
     __syncthreads();
-    bool binned = count <= LISTED && (j.n_keys - 1) >> j.shift < BINS;
-    if (binned && sort_bins(k, j, count, begin, cls)) return;
     for (int shift = 0;; shift += DIGIT_BITS) {
         bool last = (j.n_keys - 1) >> j.shift >> shift < DIGITS;
         sort_digit(k, j, last ? NULL : other, list, count, shift, begin, cls);
@@ -370,51 +296,29 @@ static __device__ inline void sort_class(desk &k, const sort_job &j, int cls)
     }
 }
 
-/* ---- the kernel ---------------------------------------------------------------------------- */
+/* ---- zeros --------------------------------------------------------------------------------- */
 
 /* Rows of the table whose number is of the class and that no key names. */
 static __device__ inline void zero_absent(const desk &k, const sort_job &j, int cls)
 {
-    int last = (j.zero_below - 1 - cls) >> j.shift;
-    for (int local = threadIdx.x >> 5; local <= last; local += WARPS)
-        if (!(k.named[local >> 5] >> (local & 31) & 1))
-            zero_row(j.zero + (int64_t)((local << j.shift) + cls) * j.words, j.words);
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    for (int local = warp; local <= (j.n_keys - 1 - cls) >> j.shift; local += WARPS) {
+        if (k.named[local >> 5] >> (local & 31) & 1) continue;
+        uint4 *row = j.zero + (int64_t)((local << j.shift) + cls) * j.words;
+        for (int w = lane; w < j.words; w += 32) row[w] = make_uint4(0, 0, 0, 0);
+    }
 }
 
-static __device__ inline void zero_counters(const sort_job &j, team t)
-{
-    for (int64_t i = t.block * THREADS + threadIdx.x; i < j.n_counters; i += t.blocks * THREADS)
-        j.counters[i] = 0;
-}
+/* ---- what is read next --------------------------------------------------------------------- */
 
-/* A class's block. */
-static __device__ inline void sort_and_zero(desk &k, const sort_job &j, team t)
+/* Bring it into the cache, and wait for none of it. */
+static __device__ inline void fetch_ahead(const sort_jobs &jobs)
 {
-    zero_counters(j, t);
-    sort_class(k, j, t.block);
-    if (j.zero) zero_absent(k, j, t.block);
-}
-
-/* What is left of a sort of sequences' positions. */
-static __device__ inline void lay_out(const sort_job &j, int length, team t)
-{
-    zero_counters(j, t);
-    list_sequences(j.sorted, j.rows, j.n, length, t);
-    if (!j.zero) return;
-    for (int row = length + t.block * WARPS + (threadIdx.x >> 5); row < j.n_keys;
-         row += t.blocks * WARPS)
-        zero_row(j.zero + (int64_t)row * j.words, j.words);
-}
-
-/* What blocks do that have nothing to sort. */
-static __device__ inline void use_time(desk &k, const sort_jobs &jobs, team t)
-{
-    const sort_job &j = jobs.of[0];
-    if (j.zero)
-        zero_unnamed(j.zero, j.words, j.zero_below, j.n_keys, j.keys, j.n,
-                     reinterpret_cast<uint32_t *>(k.list), t);
-    else
-        fetch_ahead(jobs.ahead, j.n, t);
+    int warp = (int)(blockIdx.x - jobs.sorters) * WARPS + (int)(threadIdx.x >> 5);
+    for (int64_t row = warp; row < jobs.of[0].n; row += FETCHERS * WARPS)
+        for (int64_t at = (threadIdx.x & 31) * 32; at < jobs.ahead.width; at += 32 * 32)
+            asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)jobs.ahead.from +
+                                                          row * jobs.ahead.stride + at));
 }
 
 static __global__ void __launch_bounds__(THREADS)
@@ -423,22 +327,17 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ desk k;
     let_next_kernel_come();
     wait_for_kernel_before();
-    int block = blockIdx.x, first = 1 << jobs.of[0].shift, second = jobs.sorters - first,
-        length = 0;
-    if (block < first) {
-        sort_and_zero(k, jobs.of[0], {block, first});
+    if ((int)blockIdx.x >= jobs.sorters) {
+        fetch_ahead(jobs);
         return;
     }
-    if (second) length = sequence_length(jobs.of[1].keys, jobs.of[1].n);
-    if (block < jobs.sorters) {
-        if (!length) {
-            sort_and_zero(k, jobs.of[1], {block - first, second});
-            return;
-        }
-        lay_out(jobs.of[1], length, {block - first, second});
-    }
-    int busy = length ? first : jobs.sorters;
-    use_time(k, jobs, {block - busy, (int)gridDim.x - busy});
+    int first = 1 << jobs.of[0].shift, second = (int)blockIdx.x >= first;
+    const sort_job &j = jobs.of[second];
+    int cls = (int)blockIdx.x - (second ? first : 0), n_classes = 1 << j.shift;
+    for (int64_t i = cls * THREADS + threadIdx.x; i < j.n_counters; i += n_classes * THREADS)
+        j.counters[i] = 0;
+    sort_class(k, j, cls);
+    if (j.zero) zero_absent(k, j, cls);
 }
 
 /* Classes: a block each. All of them read all keys, but where rows have to become zero more blocks
@@ -473,15 +372,13 @@ cudaError_t yk_cuda_sort_rows(const yk_cuda_sort *sorts, int n_sorts, int64_t n,
                       .n = (int)n,
                       .n_keys = (int)a->n_keys,
                       .words = (int)(a->row_bytes / 16),
-                      .zero_below = (int)a->n_keys,
                       .shift = classes_shift(a->n_keys, beside && n_sorts == 1 ? 7 : 6)};
         blocks += 1u << jobs.of[i].shift;
     }
     jobs.sorters = (int)blocks;
-    if (ahead) jobs.ahead = *ahead;
-    bool shared =
-        jobs.of[0].zero && n_sorts == 2 && jobs.of[0].n_keys < (int)sizeof(desk::list) * 8;
-    if (shared) jobs.of[0].zero_below = jobs.of[0].n_keys / 2;
-    if (shared || ahead) blocks += IDLE;
+    if (ahead) {
+        jobs.ahead = *ahead;
+        blocks += FETCHERS;
+    }
     return launch_early(sort_classes, dim3(blocks), dim3(THREADS), 0, s, jobs);
 }
