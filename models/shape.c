@@ -227,6 +227,10 @@ yk_status yk_model_shape_agrees(const yk_model_shape *shape, const yk_config *co
 static yk_status check_size(const char *source, const char *what, int64_t value, int64_t max)
 {
     if (value >= 1 && value <= max) return YK_OK;
+    bool by_keys = strcmp(source, "model") == 0;
+    if (value == 0 && by_keys)
+        return yk_fail(YK_EINVAL, source, "%s is missing; give model.%s, or a model.preset", what,
+                       what);
     if (value == 0) return yk_fail(YK_EINVAL, source, "%s is missing; give it", what);
     return yk_fail(YK_EINVAL, source, "%s is %" PRId64 "; it must be 1 to %" PRId64, what, value,
                    max);

@@ -55,10 +55,11 @@ static char *index_beside(const char *path)
 
 static yk_status unknown_binary(const yk_token_file *file)
 {
-    return yk_fail(YK_EFORMAT, file->path,
-                   "begins with magic number %d, which is neither llm.c's (%d, %d) nor Megatron's; "
-                   "for token ids without a header set data.format to raw",
-                   yk_token_format_magic(&file->map), YK_LLMC_MAGIC_U16, YK_LLMC_MAGIC_U32);
+    return yk_fail(
+        YK_EFORMAT, file->path,
+        "begins with magic number %d, which is neither llm.c's (%d, %d) nor Megatron's; "
+        "for token ids without a header set data.format to raw (yoke data: --format raw)",
+        yk_token_format_magic(&file->map), YK_LLMC_MAGIC_U16, YK_LLMC_MAGIC_U32);
 }
 
 /* What format a file is in, by its first bytes, then by its name. */
@@ -80,7 +81,7 @@ static yk_status detect(const yk_token_file *file, yk_data_format *format_out)
     if (memchr(file->map.data, 0, (size_t)yk_min(file->map.bytes, PROBE_BYTES))) {
         return yk_fail(YK_EFORMAT, file->path,
                        "is neither text in UTF-8 nor a known format of tokens; say what it is by "
-                       "data.format");
+                       "data.format (yoke data: --format)");
     }
     *format_out = YK_DATA_TEXT;
     return YK_OK;

@@ -88,8 +88,8 @@ static void what_cannot_be_is_named(void **state)
     (void)state;
     REFUSED("no 'gpt3'", "model.preset=gpt3");
     REFUSED("no 'bert'", "model.family=bert");
-    REFUSED("layers is missing", "model.family=gpt2", "model.width=64", "model.heads=2",
-            "model.vocab=10", "train.seq_len=8");
+    REFUSED("layers is missing; give model.layers, or a model.preset", "model.family=gpt2",
+            "model.width=64", "model.heads=2", "model.vocab=10", "train.seq_len=8");
     REFUSED("does not divide into 5 heads", "model.preset=tiny-llama", "model.heads=5");
     REFUSED("kv_heads must divide heads", "model.preset=tiny-llama", "model.kv_heads=3");
     REFUSED("head_size is 5; rotary", "model.preset=tiny-qwen2", "model.head_size=5");

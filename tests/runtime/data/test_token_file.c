@@ -76,7 +76,7 @@ static void raw_ids_are_read_when_asked_for(void **state)
     yk_token_file_options raw = {.format = YK_DATA_RAW, .dtype = YK_TOKEN_U16, .vocab = 50257};
     shard_write_raw(path, dir, "r.bin", some, N_SOME, 2);
     expect_file(path, &raw, YK_DATA_RAW, some, N_SOME);
-    refuse(path, &by_itself, YK_EFORMAT, "set data.format to raw");
+    refuse(path, &by_itself, YK_EFORMAT, "set data.format to raw (yoke data: --format raw)");
     raw.dtype = YK_TOKEN_U32;
     shard_write_raw(path, dir, "r.bin", some, N_SOME, 4);
     expect_file(path, &raw, YK_DATA_RAW, some, N_SOME);
