@@ -35,11 +35,15 @@ static int64_t most_kept(const yk_plan_target *target)
     return yk_max(target->shape->layers - 2, 0);
 }
 
+static int64_t find_room(const yk_plan *plan)
+{
+    return (int64_t)(FILL * (double)plan->limit) - yk_plan_device_bytes(plan);
+}
+
 /* Blocks that there is room for beside what `none` takes, when `one` keeps one. */
 static int64_t count_room(const yk_plan_target *target, const yk_plan *none, const yk_plan *one)
 {
-    int64_t each = yk_plan_device_bytes(one) - yk_plan_device_bytes(none);
-    int64_t room = (int64_t)(FILL * (double)none->limit) - yk_plan_device_bytes(none);
+    int64_t each = yk_plan_device_bytes(one) - yk_plan_device_bytes(none), room = find_room(none);
     if (each <= 0 || room < each) return 0;
     return yk_min(room / each, most_kept(target));
 }
@@ -49,12 +53,17 @@ static bool may_keep(const yk_plan_target *target, const yk_config *c)
     return target->spec->kind == YK_DEVICE_CUDA && gathers(target, c);
 }
 
+bool yk_plan_may_keep_more(const yk_plan_target *target, const yk_config *config)
+{
+    return may_keep(target, config) && config->memory.kept_blocks < most_kept(target);
+}
+
 yk_status yk_plan_keep(const yk_plan_target *target, yk_plan *plan)
 {
     yk_plan one, more;
     if (plan->config.memory.kept_blocks != YK_AUTO) return YK_OK;
     plan->config.memory.kept_blocks = 0;
-    if (!may_keep(target, &plan->config)) return YK_OK;
+    if (!may_keep(target, &plan->config) || find_room(plan) <= 0) return YK_OK;
     YK_TRY(try_kept(target, plan, 1, &one));
     int64_t kept = count_room(target, plan, &one);
     yk_plan_fini(&one);

@@ -180,6 +180,9 @@ void yk_plan_take_most_head(const yk_plan_target *target, yk_config *config);
 /* Where a plan leaves memory.kept_blocks open, keep as many as fit. */
 yk_status yk_plan_keep(const yk_plan_target *target, yk_plan *plan);
 
+/* Could more blocks be kept than `config` has, which leaves nothing open, if there were room? */
+bool yk_plan_may_keep_more(const yk_plan_target *target, const yk_config *config);
+
 /* The seconds that it could gain by that, if there were room for all. */
 yk_status yk_plan_find_ease(const yk_plan_target *target, const yk_plan *plan, double *seconds_out);
 

@@ -61,14 +61,19 @@ static bool make_way(search *s, const yk_plan_row *row)
     return true;
 }
 
-static void keep(search *s, const yk_plan *plan)
+static yk_plan_row row_of(const yk_plan *plan)
 {
-    yk_plan_row row = {
+    return (yk_plan_row){
         .config = plan->config,
         .bytes = yk_plan_taken_bytes(plan),
         .pinned_bytes = plan->sizes.pinned + plan->sizes.shared,
         .step_s = plan->step_s,
     };
+}
+
+static void keep(search *s, const yk_plan *plan)
+{
+    yk_plan_row row = row_of(plan);
     if (!make_way(s, &row)) return;
     int at = s->n_rows;
     while (at > 0 && rank(&s->rows[at - 1]) > rank(&row)) at--;
@@ -307,6 +312,50 @@ static yk_status consider_shards(search *s, yk_config *config)
     return consider_offloads(s, config);
 }
 
+/* Strengths of recomputation that are looked at without finding what is faster, and what that may gain at
+ * the most. */
+#define TRADES     12
+#define TRADE_GAIN 0.03
+
+/* Room for gathered parameters may be worth more than what is made again for it. */
+static yk_status trade_for_kept(const search *s, yk_plan_row *row)
+{
+    int64_t best = yk_plan_strength_of(&row->config, s->target->shape);
+    int64_t most = yk_plan_strengths(s->target->shape);
+    for (int64_t i = best + 1; i <= most && i <= best + TRADES; i++) {
+        yk_plan plan;
+        yk_config c = row->config;
+        yk_plan_set_strength(&c, s->target->shape, i);
+        c.memory.kept_blocks = YK_AUTO;
+        YK_TRY(yk_plan_try(s->target, &c, &plan));
+        yk_status status = yk_plan_keep(s->target, &plan);
+        if (status == YK_OK && yk_plan_fits(&plan) && plan.step_s < row->step_s) {
+            *row = row_of(&plan);
+            best = i;
+        }
+        yk_plan_fini(&plan);
+        YK_TRY(status);
+    }
+    return YK_OK;
+}
+
+static yk_status trade_all(search *s)
+{
+    const yk_config *given = s->given;
+    if (given->memory.recompute != YK_RECOMPUTE_AUTO || given->memory.kept_blocks != YK_AUTO)
+        return YK_OK;
+    for (int i = 0; i < s->n_rows; i++) {
+        yk_plan_row row = s->rows[i];
+        int at = i;
+        if (row.step_s > s->rows[0].step_s * (1 + TRADE_GAIN)) break;
+        if (!yk_plan_may_keep_more(s->target, &row.config)) continue;
+        YK_TRY(trade_for_kept(s, &row));
+        for (; at > 0 && rank(&s->rows[at - 1]) > rank(&row); at--) s->rows[at] = s->rows[at - 1];
+        s->rows[at] = row;
+    }
+    return YK_OK;
+}
+
 yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config, bool unlike,
                          yk_plan_row *rows_out, int max_rows, int *n_out)
 {
@@ -325,6 +374,7 @@ yk_status yk_plan_search(const yk_plan_target *target, const yk_config *config, 
         for (c.parallel.zero = 0; c.parallel.zero <= last; c.parallel.zero++)
             YK_TRY(consider_shards(&s, &c));
     }
+    YK_TRY(trade_all(&s));
     *n_out = s.n_rows;
     return YK_OK;
 }
