@@ -111,7 +111,7 @@ yk_status yk_stream_take_workspace(yk_stream *stream, const char *op, int64_t by
     stream->workspace_high = yk_max(stream->workspace_high, bytes);
     *ws_out = NULL;
     if (bytes == 0) return YK_OK;
-    if (stream->lend) return stream->lend(stream->lender, op, bytes, ws_out);
+    if (stream->lend) return stream->lend(stream->lender, bytes, ws_out);
     if (stream->device->kind == YK_DEVICE_DRY) return YK_OK;
     if (bytes > stream->workspace_bytes)
         return yk_fail(YK_ENOMEM, op,

@@ -198,12 +198,11 @@ void yk_stream_destroy(yk_stream *stream);
  * stream is destroyed or lent another. On a dry device `memory` is not looked at. */
 void yk_stream_set_workspace(yk_stream *stream, void *memory, int64_t bytes);
 
-/* Hands out the workspace of operation `op`: device memory, the operation's until the next is asked
- * for.
+/* Hands out the workspace of an operation: device memory, the operation's until the next is asked for.
  *
  * YK_ENOMEM  there is less
  */
-typedef yk_status (*yk_lend_fn)(void *lender, const char *op, int64_t bytes, void **ws_out);
+typedef yk_status (*yk_lend_fn)(void *lender, int64_t bytes, void **ws_out);
 
 /* Instead of one piece of memory, ask `lender` at every operation that takes workspace, on a dry device
  * and while a graph is replayed, too; borrowed likewise. */

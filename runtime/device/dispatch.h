@@ -26,8 +26,8 @@ static inline bool is_float(yk_dtype t)
                            (stream)->device->spec.name);                                           \
     } while (0)
 
-/* Take `bytes` of workspace for operation `op` from its stream: NULL for none; on a dry device it is not to be looked at.
- * The stream's high mark counts it either way.
+/* Take `bytes` of workspace for operation `op` from its stream: NULL for none; on a dry device it is
+ * not to be looked at. The stream's high mark counts it either way.
  *
  * YK_ENOMEM  the stream was lent less
  */

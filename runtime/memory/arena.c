@@ -156,10 +156,9 @@ yk_status yk_arena_push(yk_arena *arena, const char *name, int64_t bytes, void *
     return YK_OK;
 }
 
-static yk_status lend(void *lender, const char *op, int64_t bytes, void **ws_out)
+static yk_status lend(void *lender, int64_t bytes, void **ws_out)
 {
     yk_arena *arena = lender;
-    (void)op;
     YK_TRY(place(arena, "workspace", bytes, &arena->lent));
     *ws_out = arena->base + arena->lent.begin;
     return YK_OK;

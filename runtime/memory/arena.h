@@ -62,7 +62,7 @@ yk_status yk_arena_push(yk_arena *arena, const char *name, int64_t bytes, void *
 int yk_arena_mark(const yk_arena *arena);
 
 /* Lend what is above the top to `stream`, as yk_stream_borrow_workspace() has it; the arena must outlive
- * the stream's last operation. The largest that reaches highest is a piece of the ledger, "workspace". */
+ * the stream's last operation. A workspace that reaches above all else is a piece of the ledger. */
 void yk_arena_lend(yk_arena *arena, yk_stream *stream);
 
 /* Drop every piece pushed since `mark` was taken. */
