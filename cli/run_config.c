@@ -43,7 +43,7 @@ static yk_status set_init(yk_config *config)
 {
     char *own = NULL, *model = NULL, *saved = NULL;
     if (!config->model.init[0]) return YK_OK;
-    if (yk_file_exists(config->model.init) && !yk_dir_exists(config->model.init))
+    if (yk_path_is_file(config->model.init))
         return yk_run_folder_find_model(config->model.init, &model);
     if (yk_model_is_preset(config->model.init) && !yk_dir_exists(config->model.init))
         return yk_fail(YK_EINVAL, "model.init",

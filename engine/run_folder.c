@@ -29,8 +29,7 @@ yk_status yk_run_folder_check(const yk_config *config)
 {
     const char *dir = config->run.dir;
     char *model = NULL;
-    if (yk_file_exists(dir) && !yk_dir_exists(dir))
-        return yk_fail(YK_EINVAL, dir, "it is a file; give another run.dir");
+    if (yk_path_is_file(dir)) return yk_fail(YK_EINVAL, dir, "it is a file; give another run.dir");
     YK_TRY(join(dir, "model", &model));
     bool finished = holds_model(model);
     free(model);
@@ -96,7 +95,7 @@ yk_status yk_run_folder_save(const yk_config *config, yk_engine *engine, bool wr
 
 char *yk_run_folder_around(const char *file)
 {
-    if (!yk_file_exists(file) || yk_dir_exists(file)) return NULL;
+    if (!yk_path_is_file(file)) return NULL;
     const char *slash = strrchr(file, '/');
     char *dir = !slash ? strdup(".") : strndup(file, slash == file ? 1 : (size_t)(slash - file));
     char *model = dir ? yk_path_join(dir, "model") : NULL;
@@ -142,7 +141,7 @@ static yk_status fail_folder(const char *dir)
 yk_status yk_run_folder_find_model(const char *dir, char **model_dir_out)
 {
     char *model = NULL;
-    if (yk_file_exists(dir) && !yk_dir_exists(dir)) return fail_file(dir);
+    if (yk_path_is_file(dir)) return fail_file(dir);
     if (!yk_dir_exists(dir))
         return yk_fail(YK_EINVAL, dir,
                        "there is no such directory; give a model's or a run's folder");

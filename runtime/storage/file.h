@@ -122,6 +122,9 @@ bool yk_file_exists(const char *path);
 /* True when `path` names a directory. */
 bool yk_dir_exists(const char *path);
 
+/* True when `path` names something that is there and is no directory. */
+bool yk_path_is_file(const char *path);
+
 /* Rename a file or directory. A file or an empty directory in its place is replaced.     [local] */
 yk_status yk_file_rename(const char *from, const char *to);
 

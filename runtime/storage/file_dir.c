@@ -29,6 +29,12 @@ bool yk_dir_exists(const char *path)
     return stat_path(path, &st) && S_ISDIR(st.st_mode);
 }
 
+bool yk_path_is_file(const char *path)
+{
+    struct stat st;
+    return stat_path(path, &st) && !S_ISDIR(st.st_mode);
+}
+
 yk_status yk_file_rename(const char *from, const char *to)
 {
     int err = yk_file_fault(YK_FILE_OP_RENAME, to);
