@@ -66,22 +66,27 @@ static yk_plan_row row_of(const yk_plan *plan)
     return (yk_plan_row){
         .config = plan->config,
         .bytes = yk_plan_taken_bytes(plan),
-        .pinned_bytes = plan->sizes.pinned + plan->sizes.shared,
+        .pinned_bytes = yk_plan_pinned_bytes(plan),
         .step_s = plan->step_s,
     };
+}
+
+/* At its place; the slowest leaves where there is no room. */
+static void insert(search *s, const yk_plan_row *row)
+{
+    int at = s->n_rows;
+    while (at > 0 && rank(&s->rows[at - 1]) > rank(row)) at--;
+    if (at == s->max_rows) return;
+    int moved = (int)yk_min(s->n_rows, s->max_rows - 1) - at;
+    memmove(&s->rows[at + 1], &s->rows[at], (size_t)yk_max(moved, 0) * sizeof *s->rows);
+    s->rows[at] = *row;
+    s->n_rows = (int)yk_min(s->n_rows + 1, s->max_rows);
 }
 
 static void keep(search *s, const yk_plan *plan)
 {
     yk_plan_row row = row_of(plan);
-    if (!make_way(s, &row)) return;
-    int at = s->n_rows;
-    while (at > 0 && rank(&s->rows[at - 1]) > rank(&row)) at--;
-    if (at == s->max_rows) return;
-    int moved = (int)yk_min(s->n_rows, s->max_rows - 1) - at;
-    memmove(&s->rows[at + 1], &s->rows[at], (size_t)yk_max(moved, 0) * sizeof *s->rows);
-    s->rows[at] = row;
-    s->n_rows = (int)yk_min(s->n_rows + 1, s->max_rows);
+    if (make_way(s, &row)) insert(s, &row);
 }
 
 /* Steps of `config` that take so long are of no use: they could enter no row, or are notably slower than
@@ -346,12 +351,12 @@ static yk_status trade_all(search *s)
         return YK_OK;
     for (int i = 0; i < s->n_rows; i++) {
         yk_plan_row row = s->rows[i];
-        int at = i;
         if (row.step_s > s->rows[0].step_s * (1 + TRADE_GAIN)) break;
         if (!yk_plan_may_keep_more(s->target, &row.config)) continue;
         YK_TRY(trade_for_kept(s, &row));
-        for (; at > 0 && rank(&s->rows[at - 1]) > rank(&row); at--) s->rows[at] = s->rows[at - 1];
-        s->rows[at] = row;
+        if (row.step_s >= s->rows[i].step_s) continue;
+        remove_row(s, i);
+        insert(s, &row); /* no later than it was */
     }
     return YK_OK;
 }
