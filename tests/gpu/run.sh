@@ -78,7 +78,7 @@ one() {
     timeout 600 "$2" >"$log" 2>&1 || status=$?
     text=$(printf '%3d %4d s  %s\n' "$status" $((SECONDS - begin)) "${2#"$build"/}"
         [ "$status" -eq 0 ] || sed 's/^/    /' "$log")
-    printf '%s\n' "$text" # in one piece, for others print too
+    flock "$1" cat <<<"$text" # in one piece, for others print too
 }
 export -f one
 export build

@@ -37,6 +37,19 @@ expect_text out "rank_stress, over hostmem
 expect_text out "$((n - 1)) passed, 0 failed, $((ranked + 1)) skipped"
 expect_no_text out "words of a pass"
 
+case_is "the words of programs that end at once stay together"
+cp -r "$scratch/build" "$scratch/many"
+for program in $(grep /test_ <<<"$programs"); do
+    printf '#!/bin/sh\nfor i in 1 2 3; do echo "%s $i"; done\nexit 77\n' "$program" >"$scratch/many/$program"
+done
+run "$YK_SOURCE/tests/gpu/run.sh" "$scratch/many"
+for program in $(grep /test_ <<<"$programs"); do
+    expect_text out " s  $program
+    $program 1
+    $program 2
+    $program 3"
+done
+
 case_is "a program that fails is shown with what it says"
 printf '#!/bin/sh\necho "the sum is wrong"\nexit 1\n' >"$scratch/build/tests/runtime/device/test_linear"
 run "$YK_SOURCE/tests/gpu/run.sh" "$scratch/build"
